@@ -1,0 +1,387 @@
+/**
+ * The nouns of Showrunner. Imports nothing; read this file first.
+ *
+ * Public and gold data are separate types on purpose: nothing that a policy or an agent receives has a field for the answer.
+ */
+
+// ---------------------------------------------------------------- video and questions
+
+/** One line of dialogue. Times are seconds on the clip's own timeline; absent where the data set has none (LongTVQA). */
+export interface SubtitleLine {
+  speaker?: string
+  text: string
+  start?: number
+  end?: number
+}
+
+/** What somebody wrote about a stretch of a clip; seconds on the clip's own timeline. */
+export interface VisualDescription {
+  start: number
+  end: number
+  text: string
+}
+
+/** Where a clip's pictures come from. `offset` is where the clip begins inside the file, in seconds. */
+export type FrameSource =
+  | { kind: 'video'; path: string; offset: number; duration: number }
+  | { kind: 'frames'; directory: string; fps: number; count: number }
+  | { kind: 'descriptions'; lines: readonly VisualDescription[] }
+  | { kind: 'none' }
+
+export interface Clip {
+  /** Full name, such as `s05e02_seg02_clip_00`. */
+  id: string
+  /** Position in the episode, from 0. */
+  index: number
+  /** Span on the episode's timeline, in seconds; both 0 where durations are unknown. */
+  start: number
+  end: number
+  subtitles: readonly SubtitleLine[]
+  source: FrameSource
+}
+
+/** One long video: clips in (segment, clip) order. Elsewhere "episode" means a finished run; here never. */
+export interface Episode {
+  id: string
+  show: string
+  clips: readonly Clip[]
+}
+
+/** A multiple-choice question. Public: a policy and agents may see every field. */
+export interface Question {
+  qid: string
+  episodeId: string
+  text: string
+  /** Always five; label `a{i}` is option i. */
+  options: readonly string[]
+}
+
+/** The secret half of a question. Only `reward/`, `report/` and root files read it. */
+export interface Gold {
+  qid: string
+  /** Index into `Question.options`. */
+  answer: number
+  /** The clip that holds the evidence. */
+  clipId: string
+  /** Evidence span on the clip's own timeline, in seconds; null where the data has none. */
+  span: readonly [number, number] | null
+  /** How the question is answered, where the data set says so (the miniature one does). */
+  kind: QuestionKind | null
+}
+
+export type QuestionKind = 'dialogue' | 'visual' | 'both'
+
+/** What a rollout is about. Plain JSON. */
+export interface Task {
+  episode: Episode
+  question: Question
+}
+
+// ---------------------------------------------------------------- failures outside the program
+
+/** Which boundary an outside failure crossed. */
+export type Boundary = 'policy' | 'grounding' | 'vision' | 'video' | 'dataset' | 'store' | 'checkpoint'
+
+export type FailureKind =
+  | 'timeout'
+  | 'unreachable'
+  | 'rate_limited'
+  | 'server_error'
+  | 'bad_request'
+  | 'bad_response'
+  | 'missing_file'
+  | 'bad_file'
+  | 'context_limit'
+  | 'disk_full'
+  | 'cancelled'
+
+/** A failure that is a value: it names the file, row or URL, what was expected, what came, and what to do, in one line. */
+export interface Failure {
+  boundary: Boundary
+  kind: FailureKind
+  message: string
+}
+
+export type Result<T> = { ok: true; value: T } | { ok: false; failure: Failure }
+
+// ---------------------------------------------------------------- policies
+
+export interface Message {
+  role: 'system' | 'user' | 'assistant'
+  content: string
+}
+
+export interface Sampling {
+  /** 0 is greedy. Log-probabilities are those of the temperature-scaled distribution (of temperature 1 when greedy). */
+  temperature: number
+  maxTokens: number
+  /** Generation ends after one of these is written; the stop string is kept in the text and its tokens in the ids. */
+  stop: readonly string[]
+}
+
+export interface GenerateRequest {
+  messages: readonly Message[]
+  /** The exact ids to continue from. Given by callers that keep token ids (see `ChatTokenizer`); else the policy renders `messages`. */
+  promptIds?: readonly number[]
+  sampling: Sampling
+  /** Same seed, weights and prompt: same tokens, whatever else is in the batch. */
+  seed: string
+  /** Names a conversation whose key-value cache may be kept for its next turn. */
+  session?: string
+  signal?: AbortSignal
+}
+
+export interface Generation {
+  text: string
+  /** Sampled ids; null when the policy does not tell (an endpoint without token ids). Same length as `logprobs`. */
+  tokenIds: readonly number[] | null
+  logprobs: readonly number[] | null
+  finishReason: 'stop' | 'length'
+  version: string
+  usage: Usage
+}
+
+/** Turns messages into the token ids that a policy reads, so that what was sampled is what is trained on. */
+export interface ChatTokenizer {
+  /** Ids of the whole conversation, ending where the assistant begins to write. */
+  encodePrompt(messages: readonly Message[]): number[]
+  /** Ids to append after sampled assistant ids: what closes that message, then `messages`, ending where the assistant begins again. */
+  encodeContinuation(messages: readonly Message[]): number[]
+  decode(ids: readonly number[]): string
+}
+
+/** What is trained, or stands in for it. */
+export interface Policy {
+  readonly name: string
+  /** Changes with every weight update. */
+  readonly version: string
+  /** Absent when the policy does not work in token ids. */
+  readonly tokenizer?: ChatTokenizer
+  /** Longest prompt plus answer, in tokens; null when unknown. */
+  readonly contextLength: number | null
+  generate(request: GenerateRequest): Promise<Result<Generation>>
+  /** Forgets the kept cache of a conversation. */
+  endSession?(session: string): void
+  close(): Promise<void>
+}
+
+// ---------------------------------------------------------------- agents (frozen helpers)
+
+/** What one or more calls used. Costs in US dollars, 0 for embedded models. */
+export interface Usage {
+  calls: number
+  promptTokens: number
+  completionTokens: number
+  /** Pictures looked at. */
+  frames: number
+  /** Wall-clock seconds spent waiting for the answer. */
+  seconds: number
+  costUsd: number
+  /** Answered from a cache. */
+  cached: number
+}
+
+export interface CallOptions {
+  signal?: AbortSignal
+}
+
+export interface GroundingRequest {
+  episode: Episode
+  question: Question
+  /** Clips the master has been shown, in order; a grounding agent should look elsewhere. */
+  visited: readonly string[]
+}
+
+export interface GroundingAnswer {
+  clipId: string
+  reason: string
+  usage: Usage
+}
+
+export interface GroundingAgent {
+  readonly name: string
+  ground(request: GroundingRequest, options: CallOptions): Promise<Result<GroundingAnswer>>
+}
+
+export interface VisionRequest {
+  /** The clips in the evidence window, in order. */
+  clips: readonly Clip[]
+  /** The master's words. The question and its options are not given. */
+  query: string
+}
+
+export interface VisionAnswer {
+  text: string
+  /** What was looked at; seconds on the clip's own timeline. */
+  frames: readonly { clipId: string; time: number }[]
+  usage: Usage
+}
+
+export interface VisionAgent {
+  readonly name: string
+  look(request: VisionRequest, options: CallOptions): Promise<Result<VisionAnswer>>
+}
+
+export interface Agents {
+  grounding: GroundingAgent
+  vision: VisionAgent
+}
+
+// ---------------------------------------------------------------- rollouts
+
+/** What the policy chose in a turn. */
+export type Action =
+  | { kind: 'ground' }
+  | { kind: 'look'; query: string }
+  | { kind: 'answer'; option: number }
+  | { kind: 'invalid'; problem: string }
+
+export interface Turn {
+  /** What the policy wrote. */
+  response: string
+  action: Action
+  /** True when the response is exactly one well-formed action, optionally after one reasoning block. */
+  wellFormed: boolean
+  /** What came back; null after the last turn. */
+  observation: string | null
+  /** Set when an agent failed in this turn. */
+  failure: Failure | null
+  /** Clip in view after this turn. */
+  clipId: string | null
+  frames: readonly { clipId: string; time: number }[]
+}
+
+/**
+ * One contiguous training sequence. All four arrays have the same length.
+ * `actionMask[t]` is 1 where the policy sampled `ids[t]`; `logprobs[t]` is its log-probability then, and 0 elsewhere.
+ */
+export interface Segment {
+  ids: readonly number[]
+  actionMask: readonly (0 | 1)[]
+  logprobs: readonly number[]
+  /** Length of the first prompt: ids[0..promptLength) were never sampled. */
+  promptLength: number
+  policyVersion: string
+}
+
+/** Why a run ended. Limits are truncations, not failures. */
+export type StopReason =
+  | 'answered'
+  | 'turn_limit'
+  | 'token_limit'
+  | 'context_limit'
+  | 'deadline'
+  | 'agent_error'
+  | 'policy_error'
+  | 'cancelled'
+
+/** Bounds on one trajectory. null means no bound. */
+export interface Budget {
+  /** K: master generations, including the one that answers. */
+  turns: number
+  /** w: clips in the evidence window. */
+  windowClips: number
+  tokensPerTurn: number
+  tokensPerObservation: number | null
+  tokensPerTrajectory: number | null
+  /** Wall-clock bound on the whole trajectory. */
+  deadlineSeconds: number | null
+}
+
+/** One run of a system on a task. Carries no gold. */
+export interface Trajectory {
+  /** `{step}/{qid}/{sample}`: unique in a run. */
+  id: string
+  system: string
+  step: number
+  sample: number
+  seed: string
+  task: Task
+  budget: Budget
+  turns: readonly Turn[]
+  segments: readonly Segment[]
+  /** Chosen option; null when the run ended without a valid answer. */
+  answer: number | null
+  stopReason: StopReason
+  /** Why it ended, for the stop reasons that are failures. */
+  failure: Failure | null
+  /** Clips shown, in order, and the one in view at the end. */
+  visited: readonly string[]
+  usage: { master: Usage; grounding: Usage; vision: Usage }
+  seconds: number
+}
+
+/** G runs of the same task. */
+export interface TrajectoryGroup {
+  id: string
+  step: number
+  task: Task
+  trajectories: readonly Trajectory[]
+}
+
+// ---------------------------------------------------------------- rewards
+
+/** Named parts and their sum; written once, never overwritten by advantages. */
+export interface Reward {
+  /** R. */
+  total: number
+  /** alpha * aggregated format reward. */
+  format: number
+  /** 1 for the right option, else 0. */
+  answer: number
+  /** What the turns cost; 0 or negative. */
+  turnCost: number
+}
+
+export interface ScoredTrajectory {
+  trajectory: Trajectory
+  /** null when the run failed outside the policy: it is excluded from training, not given 0. */
+  reward: Reward | null
+  correct: boolean
+  /** The gold clip was among the clips shown. */
+  grounded: boolean
+  kind: QuestionKind | null
+}
+
+export interface ScoredGroup {
+  group: TrajectoryGroup
+  scored: readonly ScoredTrajectory[]
+}
+
+// ---------------------------------------------------------------- systems
+
+/** An LLM role as a system sees it: messages in, text out; the rollout keeps tokens, budgets and usage. */
+export interface Speaker {
+  say(messages: readonly Message[]): Promise<SpeakerResult>
+}
+
+export type SpeakerResult =
+  | { ok: true; text: string }
+  | { ok: false; stopReason: StopReason; failure: Failure | null }
+
+/** What a system is given. A system is a short program over these and imports no room. */
+export interface SystemContext {
+  task: Task
+  master: Speaker
+  agents: Agents
+  budget: Budget
+  /** Stops agent calls at the trajectory's deadline or when the user cancels. */
+  signal: AbortSignal
+  /** Cuts an observation to `budget.tokensPerObservation`. */
+  fitObservation(text: string): string
+  /** Records what an agent call used. */
+  spend(role: 'grounding' | 'vision', usage: Usage): void
+}
+
+export interface SystemOutcome {
+  turns: readonly Turn[]
+  answer: number | null
+  stopReason: StopReason
+  failure: Failure | null
+  visited: readonly string[]
+}
+
+export interface System {
+  readonly name: string
+  run(context: SystemContext): Promise<SystemOutcome>
+}
