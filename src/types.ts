@@ -305,8 +305,10 @@ export interface Trajectory {
   stopReason: StopReason
   /** Why it ended, for the stop reasons that are failures. */
   failure: Failure | null
-  /** Clips shown, in order, and the one in view at the end. */
+  /** Clips shown, in order of first showing. The one in view at the end is `turns.at(-1).clipId`. */
   visited: readonly string[]
+  /** What the policy called itself at the first generation (before it, if there was none). Each segment keeps its own. */
+  policyVersion: string
   usage: { master: Usage; grounding: Usage; vision: Usage }
   seconds: number
 }
@@ -352,12 +354,14 @@ export interface ScoredGroup {
 
 /** An LLM role as a system sees it: messages in, text out; the rollout keeps tokens, budgets and usage. */
 export interface Speaker {
-  say(messages: readonly Message[]): Promise<SpeakerResult>
+  /** `stop`: the system's stop strings for this turn (see `Sampling.stop`). */
+  say(messages: readonly Message[], stop: readonly string[]): Promise<SpeakerResult>
 }
 
 export type SpeakerResult =
   | { ok: true; text: string }
-  | { ok: false; stopReason: StopReason; failure: Failure | null }
+  /** `text`: what was written before a limit cut it off; absent when nothing was. */
+  | { ok: false; stopReason: StopReason; failure: Failure | null; text?: string }
 
 /** What a system is given. A system is a short program over these and imports no room. */
 export interface SystemContext {
