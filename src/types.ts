@@ -80,7 +80,7 @@ export interface Task {
 // ---------------------------------------------------------------- failures outside the program
 
 /** Which boundary an outside failure crossed. */
-export type Boundary = 'policy' | 'grounding' | 'vision' | 'video' | 'dataset' | 'store' | 'checkpoint'
+export type Boundary = 'policy' | 'grounding' | 'vision' | 'video' | 'dataset' | 'store' | 'checkpoint' | 'config' | 'serve'
 
 export type FailureKind =
   | 'timeout'
@@ -143,6 +143,8 @@ export interface Generation {
 
 /** Turns messages into the token ids that a policy reads, so that what was sampled is what is trained on. */
 export interface ChatTokenizer {
+  /** Ids of a text as it stands, special tokens among it included; nothing is added (`/v1/completions` with a string). */
+  encode(text: string): number[]
   /** Ids of the whole conversation, ending where the assistant begins to write. */
   encodePrompt(messages: readonly Message[]): number[]
   /** Ids to append after sampled assistant ids: what closes that message, then `messages`, ending where the assistant begins again. */
