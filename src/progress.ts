@@ -1,0 +1,160 @@
+/**
+ * Tells a person what runs, how far it is and how long it has to go: a bar on a terminal, plain lines elsewhere.
+ * Writes to standard error, so that `--json` on standard output stays clean. Keeps no record: metrics belong to the run's files.
+ */
+import cliProgress from 'cli-progress'
+
+export interface Progress {
+  /** Begins a stage and ends the one before. `total` counts what `tick` counts; without it only the time is shown. */
+  stage(name: string, total?: number): void
+  /** `count` more are done (default 1); `note` replaces the note at the end of the line. */
+  tick(count?: number, note?: string): void
+  /** Ends the stage and leaves one line about it. */
+  done(note?: string): void
+  /** A line of its own, above the bar. */
+  line(text: string): void
+}
+
+/** Where progress is written; `process.stderr` has this shape. */
+export interface ProgressStream extends NodeJS.WritableStream {
+  isTTY?: boolean
+}
+
+/** Seconds between two lines about a running stage where the output is no terminal. */
+const QUIET_SECONDS = 10
+
+interface Stage {
+  name: string
+  total: number | null
+  count: number
+  note: string
+  began: number
+}
+
+/** Progress for people: a bar when `stream` is a terminal, else a line at a stage's start and end and every 10 seconds. */
+export function createProgress(stream: ProgressStream = process.stderr): Progress {
+  const display = stream.isTTY ? barDisplay(stream) : lineDisplay(stream)
+  let stage: Stage | null = null
+
+  function done(note?: string) {
+    if (!stage) return
+    display.end(
+      `${[stage.name, amount(stage)].filter(Boolean).join(': ')} in ${duration(elapsed(stage))}${dash(note ?? stage.note)}`,
+    )
+    stage = null
+  }
+
+  return {
+    stage(name, total) {
+      done()
+      stage = { name, total: total ?? null, count: 0, note: '', began: performance.now() }
+      display.begin(stage)
+    },
+    tick(count = 1, note) {
+      if (!stage) return
+      stage.count += count
+      if (note !== undefined) stage.note = note
+      display.update(stage)
+    },
+    done,
+    line: (text) => display.line(text),
+  }
+}
+
+/** Progress that says nothing, for callers that show none. */
+export const silentProgress: Progress = { stage() {}, tick() {}, done() {}, line() {} }
+
+/** How a stage is put before a person: one of these for terminals, one for everything else. */
+interface Display {
+  begin(stage: Stage): void
+  update(stage: Stage): void
+  end(summary: string): void
+  line(text: string): void
+}
+
+function lineDisplay(stream: ProgressStream): Display {
+  let timer: NodeJS.Timeout | undefined
+  const write = (text: string) => stream.write(`${text}\n`)
+  return {
+    begin(stage) {
+      write(stage.total === null ? stage.name : `${stage.name}: ${stage.total} to do`)
+      timer = setInterval(() => write(`${stage.name}: ${state(stage)}`), QUIET_SECONDS * 1000)
+      timer.unref()
+    },
+    update() {},
+    end(summary) {
+      clearInterval(timer)
+      write(summary)
+    },
+    line: write,
+  }
+}
+
+function barDisplay(stream: ProgressStream): Display {
+  let bar: cliProgress.SingleBar | null = null
+  let current: Stage | null = null
+  const clear = '\r\x1b[K'
+  const render: cliProgress.GenericFormatter = (options, params) => {
+    if (!current) return ''
+    const picture = current.total === null ? '' : `[${cliProgress.Format.BarFormat(params.progress, options)}] `
+    return `${current.name} ${picture}${state(current)}`
+  }
+  return {
+    begin(stage) {
+      current = stage
+      bar = new cliProgress.SingleBar({
+        stream,
+        format: render,
+        barsize: 16,
+        barCompleteChar: '█',
+        barIncompleteChar: '░',
+        fps: 5,
+        clearOnComplete: true,
+        // The stage's clock moves although nothing ticks, and lines may have been written over the bar.
+        forceRedraw: true,
+        linewrap: true,
+        // Signals belong to the command line.
+        gracefulExit: false,
+      })
+      bar.start(stage.total ?? 1, 0)
+    },
+    update(stage) {
+      bar?.update(Math.min(stage.count, stage.total ?? 1))
+    },
+    end(summary) {
+      bar?.stop()
+      bar = null
+      stream.write(`${clear}${summary}\n`)
+    },
+    line(text) {
+      stream.write(`${clear}${text}\n`)
+    },
+  }
+}
+
+/** `120 of 320 (38 %), 12 s, about 20 s to go, note`. */
+function state(stage: Stage): string {
+  const seconds = elapsed(stage)
+  const parts = [amount(stage), duration(seconds)]
+  if (stage.total !== null && stage.count > 0 && stage.count < stage.total) {
+    parts.push(`about ${duration((seconds / stage.count) * (stage.total - stage.count))} to go`)
+  }
+  return parts.filter(Boolean).join(', ') + dash(stage.note)
+}
+
+function amount({ count, total }: Stage): string {
+  if (total === null) return count > 0 ? String(count) : ''
+  return `${count} of ${total}${total > 0 ? ` (${Math.floor((100 * count) / total)} %)` : ''}`
+}
+
+const elapsed = (stage: Stage) => (performance.now() - stage.began) / 1000
+
+const dash = (note: string) => (note ? ` – ${note}` : '')
+
+/** `8 s`, `3 min 20 s`, `1 h 05 min`. */
+export function duration(seconds: number): string {
+  const whole = Math.round(seconds)
+  if (whole < 60) return `${whole} s`
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${String(whole % 60).padStart(2, '0')} s`
+  return `${Math.floor(whole / 3600)} h ${String(Math.floor((whole % 3600) / 60)).padStart(2, '0')} min`
+}
