@@ -1,0 +1,119 @@
+/**
+ * The one parser of what a master writes. Reads the policy's own text of one turn, never a prompt or an observation.
+ * It does not execute anything, does not look at the episode, and is never lenient: what it does not recognise is `invalid`.
+ *
+ * Grammar (spec longvideoagent.md, section 5, rows 1-3, 5, 8):
+ *
+ *   turn      = [ reasoning ] action
+ *   reasoning = <reasoning> ... </reasoning>              nothing inside counts
+ *   action    = <visual_query> query </visual_query>      alias <search>
+ *             | <request_grounding/>                      also paired, also a lone opening tag at the end
+ *             | <answer> label </answer>                  a3, 3, or "a3: text"; any case
+ */
+import type { Action } from '../types.ts'
+
+export interface ParsedAction {
+  action: Action
+  /** True when the text is exactly `turn` of the grammar above, white space aside. */
+  wellFormed: boolean
+  /** Where the executed action ends in the text; the text's length when there is none. */
+  end: number
+}
+
+/** Where generation may stop: after the tag that completes an action. */
+export const actionStops: readonly string[] = ['</visual_query>', '</search>', '<request_grounding/>', '</request_grounding>', '</answer>']
+
+/**
+ * Reads the action of one turn. With several actions the earliest complete one counts and the turn is not well formed.
+ * An action is complete when its tag is closed with no other tag of the grammar in between.
+ */
+export function parseAction(text: string): ParsedAction {
+  const blocks = reasoningBlocks(text)
+  const tags = scanTags(text).filter((tag) => !blocks.some((block) => tag.start >= block.start && tag.end <= block.end))
+  const found = earliestComplete(text, tags)
+  if (found === null) return invalid(tags.length === 0 ? noActionProblem(text, blocks) : `the tag ${text.slice(tags[0]?.start, tags[0]?.end)} is not part of a complete action`, text.length)
+
+  const { action, start, end } = found
+  if (action.kind === 'invalid') return invalid(action.problem, end)
+  const [first] = blocks
+  const bodyStart = first !== undefined && text.slice(0, first.start).trim() === '' ? first.end : 0
+  const lone = text.slice(bodyStart, start).trim() === '' && text.slice(end).trim() === ''
+  const simpleReasoning = bodyStart === 0 || scanReasoningTags(text.slice(0, bodyStart)) === 2
+  return { action, wellFormed: lone && simpleReasoning, end }
+}
+
+interface Tag {
+  name: 'visual_query' | 'search' | 'request_grounding' | 'answer'
+  form: 'open' | 'close' | 'self'
+  start: number
+  end: number
+}
+
+interface Span {
+  start: number
+  end: number
+}
+
+function invalid(problem: string, end: number): ParsedAction {
+  return { action: { kind: 'invalid', problem }, wellFormed: false, end }
+}
+
+function scanTags(text: string): Tag[] {
+  const tags: Tag[] = []
+  for (const match of text.matchAll(/<(\/?)(visual_query|search|request_grounding|answer)( ?\/)?>/g)) {
+    const form = match[1] === '/' ? 'close' : match[3] === undefined ? 'open' : 'self'
+    tags.push({ name: match[2] as Tag['name'], form, start: match.index, end: match.index + match[0].length })
+  }
+  return tags
+}
+
+/** Reasoning from its opening tag to the next closing tag, or to the end of the text when it is never closed. */
+function reasoningBlocks(text: string): Span[] {
+  const blocks: Span[] = []
+  for (let from = 0; ; ) {
+    const start = text.indexOf('<reasoning>', from)
+    if (start < 0) return blocks
+    const close = text.indexOf('</reasoning>', start)
+    from = close < 0 ? text.length : close + '</reasoning>'.length
+    blocks.push({ start, end: from })
+  }
+}
+
+function scanReasoningTags(text: string): number {
+  return text.match(/<\/?reasoning>/g)?.length ?? 0
+}
+
+function noActionProblem(text: string, blocks: readonly Span[]): string {
+  if (text.trim() === '') return 'the turn is empty'
+  const last = blocks.at(-1)
+  if (last?.end === text.length && !text.endsWith('</reasoning>')) return 'the reasoning is not closed'
+  if (last !== undefined && scanTags(text).length > 0) return 'the only action tags are inside the reasoning'
+  return 'there is no action tag'
+}
+
+function earliestComplete(text: string, tags: readonly Tag[]): (Span & { action: Action }) | null {
+  for (const [index, tag] of tags.entries()) {
+    if (tag.name === 'request_grounding' && tag.form === 'self') return { start: tag.start, end: tag.end, action: { kind: 'ground' } }
+    if (tag.form !== 'open') continue
+    const next = tags[index + 1]
+    if (next !== undefined && next.name === tag.name && next.form === 'close') {
+      return { start: tag.start, end: next.end, action: readContent(tag.name, text.slice(tag.end, next.start)) }
+    }
+    if (tag.name === 'request_grounding' && text.slice(tag.end).trim() === '') return { start: tag.start, end: tag.end, action: { kind: 'ground' } }
+  }
+  return null
+}
+
+function readContent(name: Tag['name'], content: string): Action {
+  const trimmed = content.trim()
+  if (name === 'request_grounding') return { kind: 'ground' }
+  if (name === 'answer') return readAnswer(trimmed)
+  return trimmed === '' ? { kind: 'invalid', problem: 'the visual query is empty' } : { kind: 'look', query: trimmed }
+}
+
+/** Full match of `a?[0-4]`, or "aN: text" on one line in which no second label stands. */
+function readAnswer(content: string): Action {
+  const label = /^a?([0-4])$/i.exec(content) ?? /^a([0-4]) ?: ?\S(?!.*\ba[0-4]\b).*$/i.exec(content)
+  if (label !== null) return { kind: 'answer', option: Number(label[1]) }
+  return { kind: 'invalid', problem: content === '' ? 'the answer is empty' : 'the answer is not one of the labels a0 to a4' }
+}
