@@ -1,0 +1,141 @@
+/**
+ * Text to token ids and back for one model: Hugging Face `tokenizer.json` and chat template.
+ * Rendering is done once per prompt and once per observation; what was sampled is never rendered or tokenised again.
+ */
+import { Template } from '@huggingface/jinja'
+import { Tokenizer } from '@huggingface/tokenizers'
+import type { ChatTokenizer, Message, Result } from '../types.ts'
+
+/** The files of a model directory that say how it reads text; a loaded `Checkpoint` has them. */
+export interface TokenizerSource {
+  tokenizer: Record<string, unknown> | null
+  tokenizerConfig: Record<string, unknown> | null
+  chatTemplate: string | null
+  generationConfig: Record<string, unknown> | null
+  config: Record<string, unknown>
+}
+
+export interface TextTokenizer extends ChatTokenizer {
+  /** Ids of plain text; nothing is added around it. Tags in the text become their own tokens. */
+  encode(text: string): number[]
+  /** The whole conversation as text, ending after the last message or where the assistant begins to write. */
+  render(messages: readonly Message[], addGenerationPrompt: boolean): string
+  idOf(token: string): number | undefined
+  /** Ids that end a message (end of sequence), from generation_config.json, config.json or tokenizer_config.json. */
+  readonly endIds: ReadonlySet<number>
+  readonly vocabularySize: number
+}
+
+/** Stands for what the assistant wrote when we look for what the template puts after it. */
+const PLACEHOLDER = 'PLACEHOLDER-OF-WHAT-WAS-SAMPLED'
+
+/** Words or texts remembered before the memory starts anew. */
+const CACHE_ENTRIES = 50_000
+
+export function openTokenizer(source: TokenizerSource, name: string): Result<TextTokenizer> {
+  const bad = (message: string): Result<TextTokenizer> => ({ ok: false, failure: { boundary: 'policy', kind: 'bad_file', message: `${name}: ${message}` } })
+  if (source.tokenizer === null) return bad('no tokenizer.json; expected one beside the weights')
+  const settings = source.tokenizerConfig ?? {}
+  const templateText = source.chatTemplate ?? defaultTemplate(settings.chat_template)
+  if (templateText === null) return bad('no chat template, neither chat_template.jinja nor in tokenizer_config.json')
+  let library: Tokenizer
+  let template: Template
+  try {
+    library = new Tokenizer(source.tokenizer, settings)
+    template = new Template(templateText)
+  } catch (error) {
+    return bad(`tokenizer or chat template not understood: ${(error as Error).message}`)
+  }
+  const specialTokens = namedTokens(settings)
+  const encode = cached((text) => library.encode(text, { add_special_tokens: false }).ids, source.tokenizer)
+  const render = (messages: readonly Message[], addGenerationPrompt: boolean) =>
+    template.render({ ...specialTokens, messages: messages.map((message) => ({ ...message })), add_generation_prompt: addGenerationPrompt })
+  const idOf = (token: string) => library.token_to_id(token)
+  return {
+    ok: true,
+    value: {
+      encode,
+      render,
+      idOf,
+      encodePrompt: (messages) => encode(render(messages, true)),
+      encodeContinuation(messages) {
+        const text = render([{ role: 'user', content: '' }, { role: 'assistant', content: PLACEHOLDER }, ...messages], true)
+        const at = text.indexOf(PLACEHOLDER)
+        if (at < 0) throw new Error(`${name}: the chat template does not write what the assistant said, so a conversation cannot be continued`)
+        return encode(text.slice(at + PLACEHOLDER.length))
+      },
+      decode: (ids) => (ids.length === 0 ? '' : library.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false })),
+      endIds: endIds(source, idOf),
+      vocabularySize: library.get_vocab().size,
+    },
+  }
+}
+
+/**
+ * `encode` with a memory. Where the tokenizer splits at white space anyway and no token holds any, each piece between spaces
+ * is tokenised once; elsewhere whole texts are remembered (the same observation is read by every sample of a group).
+ */
+function cached(encode: (text: string) => number[], tokenizerJson: Record<string, unknown>): (text: string) => number[] {
+  const memory = new Map<string, readonly number[]>()
+  const remembered = (text: string): readonly number[] => {
+    let ids = memory.get(text)
+    if (ids === undefined) {
+      if (memory.size >= CACHE_ENTRIES) memory.clear()
+      ids = text === '' ? [] : encode(text)
+      memory.set(text, ids)
+    }
+    return ids
+  }
+  if (!splitsAtSpaces(tokenizerJson)) return (text) => [...remembered(text)]
+  return (text) => {
+    const ids: number[] = []
+    // Only the characters that every such tokenizer takes for white space.
+    for (const piece of text.split(/[ \t\n\r]+/)) for (const id of remembered(piece)) ids.push(id)
+    return ids
+  }
+}
+
+function splitsAtSpaces(tokenizerJson: Record<string, unknown>): boolean {
+  const type = (part: unknown) => (part as { type?: string } | null | undefined)?.type
+  const added = (tokenizerJson.added_tokens ?? []) as { content: string; lstrip?: boolean; rstrip?: boolean }[]
+  return (
+    ['BertPreTokenizer', 'Whitespace', 'WhitespaceSplit'].includes(type(tokenizerJson.pre_tokenizer) ?? '') &&
+    [undefined, 'BertNormalizer', 'Lowercase'].includes(type(tokenizerJson.normalizer)) &&
+    added.every((token) => !/\s/.test(token.content))
+  )
+}
+
+/** `bos_token`, `eos_token` and so on, which templates write; a token is a string or an object with `content`. */
+function namedTokens(settings: Record<string, unknown>): Record<string, string> {
+  const tokens: Record<string, string> = {}
+  for (const key of ['bos_token', 'eos_token', 'pad_token', 'unk_token']) {
+    const content = tokenText(settings[key])
+    if (content !== null) tokens[key] = content
+  }
+  return tokens
+}
+
+function tokenText(value: unknown): string | null {
+  if (typeof value === 'string') return value
+  const content = (value as { content?: unknown } | null | undefined)?.content
+  return typeof content === 'string' ? content : null
+}
+
+/** Old checkpoints hold one template as text, or several by name. */
+function defaultTemplate(value: unknown): string | null {
+  if (typeof value === 'string') return value
+  if (!Array.isArray(value)) return null
+  const named = value as { name?: string; template?: string }[]
+  return named.find((entry) => entry.name === 'default')?.template ?? null
+}
+
+function endIds(source: TokenizerSource, idOf: (token: string) => number | undefined): ReadonlySet<number> {
+  const ids = new Set<number>()
+  for (const settings of [source.generationConfig, source.config]) {
+    for (const id of [settings?.eos_token_id].flat()) if (typeof id === 'number') ids.add(id)
+  }
+  const named = tokenText(source.tokenizerConfig?.eos_token)
+  const id = named === null ? undefined : idOf(named)
+  if (id !== undefined) ids.add(id)
+  return ids
+}
