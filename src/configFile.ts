@@ -1,0 +1,213 @@
+/**
+ * Reads a YAML file against a zod schema and says, for each bad key, where it stands, what was expected, what came and what was
+ * probably meant. Knows YAML and schemas, and nothing of what the keys mean: that is config.ts.
+ */
+import { createHash } from 'node:crypto'
+import { readFile } from 'node:fs/promises'
+import { closest, distance } from 'fastest-levenshtein'
+import { type Document, isMap, isNode, LineCounter, parse, parseDocument } from 'yaml'
+import { z } from 'zod'
+import type { FailureKind, Result } from './types.ts'
+
+type Path = readonly PropertyKey[]
+type Issue = z.core.$ZodIssue
+
+/** More problems than this are counted, not listed. */
+const MOST_PROBLEMS = 5
+
+/**
+ * The values of the file, completed by the schema's defaults.
+ * `overrides` are `path.to.key=value` as written on the command line, the value in YAML; they win over the file.
+ */
+export async function readConfigFile<Schema extends z.ZodType>(
+  schema: Schema,
+  path: string,
+  overrides: readonly string[] = [],
+): Promise<Result<z.output<Schema>>> {
+  let text: string
+  try {
+    text = await readFile(path, 'utf8')
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : String(error)
+    return fail(
+      `${path}: cannot read this configuration: ${reason}. Give the path of a YAML file, such as those in configs/.`,
+      'missing_file',
+    )
+  }
+  const lines = new LineCounter()
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true })
+  const broken = document.errors[0]
+  if (broken) return fail(`${path}:${lines.linePos(broken.pos[0]).line}: this is not YAML: ${broken.message}`)
+  if (!isMap(document.contents))
+    return fail(`${path}: expected a YAML mapping of keys to values, got ${kindOf(document.toJS())}.`)
+
+  const overridden = new Map<string, string>()
+  for (const override of overrides) {
+    const problem = applyOverride(document, override, overridden)
+    if (problem) return fail(problem)
+  }
+
+  const parsed = schema.safeParse(document.toJS(), { reportInput: true })
+  if (parsed.success) return { ok: true, value: parsed.data }
+  const keys = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as JsonSchema
+  // An unknown key first: a missing one is often the same key, mistyped.
+  const issues = parsed.error.issues.toSorted(
+    (a, b) => Number(b.code === 'unrecognized_keys') - Number(a.code === 'unrecognized_keys'),
+  )
+  const problems = issues.flatMap((issue) => describe(issue, keys)).map(({ at, text }) => `${place(at)}: ${text}`)
+  const more = problems.length > MOST_PROBLEMS ? `; and ${problems.length - MOST_PROBLEMS} more` : ''
+  return fail(problems.slice(0, MOST_PROBLEMS).join('; ') + more)
+
+  /** `configs/quickstart.yaml:12: grpo.learningRate`, or the override that set it. */
+  function place(at: Path): string {
+    const name = at.join('.')
+    const override = [...overridden].find(
+      ([key]) => name === key || name.startsWith(`${key}.`) || key.startsWith(`${name}.`),
+    )
+    if (override) return `--set ${override[1]}: ${name}`
+    const offset = offsetOf(document, at)
+    return `${path}${offset === null ? '' : `:${lines.linePos(offset).line}`}: ${name || 'the file'}`
+  }
+}
+
+/** A short name for what a run was configured to do: the same values give the same hash, in whatever order. */
+export function configHash(config: unknown): string {
+  return createHash('sha256')
+    .update(JSON.stringify(sorted(config)))
+    .digest('hex')
+    .slice(0, 16)
+}
+
+function sorted(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(sorted)
+  if (value === null || typeof value !== 'object') return value
+  return Object.fromEntries(
+    Object.entries(value)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([key, item]) => [key, sorted(item)]),
+  )
+}
+
+function applyOverride(document: Document, override: string, overridden: Map<string, string>): string | null {
+  const equals = override.indexOf('=')
+  const key = override.slice(0, equals)
+  if (equals < 1 || key.split('.').some((part) => part === '')) {
+    return `--set ${override}: expected path.to.key=value, such as --set grpo.learningRate=1e-4.`
+  }
+  try {
+    document.setIn(key.split('.'), parse(override.slice(equals + 1)))
+  } catch {
+    return `--set ${override}: ${key} cannot be set, since ${key.split('.').slice(0, -1).join('.')} is no mapping in this file.`
+  }
+  overridden.set(key, override)
+  return null
+}
+
+/** One text per bad key of an issue. */
+function describe(issue: Issue, schema: JsonSchema): { at: Path; text: string }[] {
+  if (issue.code === 'unrecognized_keys') {
+    const known = keysAt(schema, issue.path)
+    return issue.keys.map((key) => ({
+      at: [...issue.path, key],
+      text: `there is no such key${suggestion(key, known)}`,
+    }))
+  }
+  return [{ at: issue.path, text: `${expectation(issue)}, got ${shown(came(issue))}${meant(issue)}` }]
+}
+
+function expectation(issue: Issue): string {
+  if (issue.code === 'invalid_value')
+    return `expected ${issue.values.map((value) => JSON.stringify(value)).join(' or ')}`
+  if (issue.code === 'invalid_union' && 'options' in issue && Array.isArray(issue.options))
+    return `expected ${issue.options.join(' or ')}`
+  if (issue.code === 'invalid_union')
+    return `expected ${issue.errors
+      .flat()
+      .map((error) => expectation(error).replace('expected ', ''))
+      .join(' or ')}`
+  const message = issue.message.replace(/^(Invalid input|Too small|Too big|Invalid string|Invalid number): /, '')
+  return message.replace(/, received .*$/, '')
+}
+
+/** The bad value itself; for a choice between kinds zod reports the whole object. */
+function came(issue: Issue): unknown {
+  const whole = issue.code === 'invalid_union' && 'options' in issue && isRecord(issue.input)
+  return whole ? (issue.input as Record<string, unknown>)[String(issue.path.at(-1))] : issue.input
+}
+
+/** For a value of a closed set: the nearest of the set. */
+function meant(issue: Issue): string {
+  const set =
+    issue.code === 'invalid_value'
+      ? issue.values
+      : issue.code === 'invalid_union' && 'options' in issue
+        ? issue.options
+        : null
+  const value = came(issue)
+  return Array.isArray(set) && typeof value === 'string' ? suggestion(value, set.map(String)) : ''
+}
+
+/** `; did you mean "x"?` when a known word is near, else the known words. */
+export function suggestion(word: string, known: readonly string[]): string {
+  if (known.length === 0) return ''
+  const nearest = closest(word, known)
+  if (distance(word, nearest) <= Math.max(2, Math.ceil(nearest.length / 3))) return `; did you mean "${nearest}"?`
+  return `; known here: ${known.join(', ')}`
+}
+
+interface JsonSchema {
+  properties?: Record<string, JsonSchema>
+  items?: JsonSchema
+  anyOf?: JsonSchema[]
+  oneOf?: JsonSchema[]
+  allOf?: JsonSchema[]
+}
+
+/** Keys that the schema knows at a path; of every branch, where it branches. */
+function keysAt(schema: JsonSchema, path: Path): string[] {
+  let here = branches(schema)
+  for (const step of path) {
+    here = here.flatMap((one) => {
+      const next = typeof step === 'number' ? one.items : one.properties?.[String(step)]
+      return next ? branches(next) : []
+    })
+  }
+  return [...new Set(here.flatMap((one) => Object.keys(one.properties ?? {})))]
+}
+
+function branches(schema: JsonSchema): JsonSchema[] {
+  const inner = [...(schema.anyOf ?? []), ...(schema.oneOf ?? []), ...(schema.allOf ?? [])]
+  return [schema, ...inner.flatMap(branches)]
+}
+
+/** Where a key, or the nearest thing around it, stands in the text. */
+function offsetOf(document: Document, path: Path): number | null {
+  for (let length = path.length; length > 0; length--) {
+    const parent = length === 1 ? document.contents : document.getIn(path.slice(0, length - 1), true)
+    const key = path[length - 1]
+    if (isMap(parent)) {
+      const pair = parent.items.find((item) => isNode(item.key) && String(item.key) === String(key))
+      if (pair && isNode(pair.key) && pair.key.range) return pair.key.range[0]
+    }
+    const node = document.getIn(path.slice(0, length), true)
+    if (isNode(node) && node.range) return node.range[0]
+  }
+  return null
+}
+
+function shown(value: unknown): string {
+  if (value === undefined) return 'nothing'
+  const text = JSON.stringify(value) ?? String(value)
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text
+}
+
+function kindOf(value: unknown): string {
+  if (value === null || value === undefined) return 'nothing'
+  return Array.isArray(value) ? 'a list' : `a ${typeof value}`
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
+
+function fail<T>(message: string, kind: FailureKind = 'bad_file'): Result<T> {
+  return { ok: false, failure: { boundary: 'config', kind, message } }
+}

@@ -1,0 +1,131 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { z } from 'zod'
+import { configHash, readConfigFile } from '../src/configFile.ts'
+
+const schema = z
+  .object({
+    name: z.string(),
+    seed: z.number().int().min(0).default(7),
+    policy: z.discriminatedUnion('kind', [
+      z.object({ kind: z.literal('checkpoint'), path: z.string() }).strict(),
+      z.object({ kind: z.literal('endpoint'), url: z.url() }).strict(),
+    ]),
+    grpo: z
+      .object({
+        learningRate: z.number().positive().default(2e-4),
+        aggregation: z.enum(['sum', 'mean']).default('mean'),
+        betas: z.array(z.number()).default([0.9, 0.999]),
+      })
+      .strict()
+      .prefault({}),
+  })
+  .strict()
+
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'showrunner-config-'))
+})
+afterAll(() => rm(folder, { recursive: true }))
+
+async function read(text: string, overrides: string[] = []) {
+  const path = join(folder, 'x.yaml')
+  await writeFile(path, text)
+  const result = await readConfigFile(schema, path, overrides)
+  return result.ok ? result.value : result.failure.message.replaceAll(`${folder}/`, '')
+}
+
+const good = `name: demo
+policy: # what is trained
+  kind: checkpoint
+  path: checkpoints/base
+`
+
+describe('a configuration file', () => {
+  test('is completed by the defaults of the schema', async () => {
+    expect(await read(good)).toEqual({
+      name: 'demo',
+      seed: 7,
+      policy: { kind: 'checkpoint', path: 'checkpoints/base' },
+      grpo: { learningRate: 2e-4, aggregation: 'mean', betas: [0.9, 0.999] },
+    })
+  })
+
+  test('with an unknown key: file, line, path and the nearest key', async () => {
+    expect(await read(`${good}grpo:\n  learningRat: 1\n`)).toBe(
+      'x.yaml:6: grpo.learningRat: there is no such key; did you mean "learningRate"?',
+    )
+    expect(await read(`${good}zebra: 1\n`)).toBe(
+      'x.yaml:5: zebra: there is no such key; known here: name, seed, policy, grpo',
+    )
+  })
+
+  test('with an unknown key in one branch of a choice: names the keys there, and what is then missing', async () => {
+    expect(await read('name: demo\npolicy:\n  kind: checkpoint\n  pth: x\n')).toBe(
+      'x.yaml:4: policy.pth: there is no such key; did you mean "path"?; x.yaml:2: policy.path: expected string, got nothing',
+    )
+  })
+
+  test('with a value of the wrong type: what was expected and what came', async () => {
+    expect(await read(`${good}grpo: {learningRate: fast}\n`)).toBe(
+      'x.yaml:5: grpo.learningRate: expected number, got "fast"',
+    )
+    expect(await read(`${good}seed: -1\n`)).toBe('x.yaml:5: seed: expected number to be >=0, got -1')
+    expect(await read(`${good}grpo:\n  betas:\n    - 0.9\n    - high\n`)).toBe(
+      'x.yaml:8: grpo.betas.1: expected number, got "high"',
+    )
+    expect(await read(`${good}grpo:\n`)).toBe('x.yaml:5: grpo: expected object, got null')
+  })
+
+  test('with a value outside a closed set: the set and the nearest of it', async () => {
+    expect(await read(`${good}grpo:\n  aggregation: meen\n`)).toBe(
+      'x.yaml:6: grpo.aggregation: expected "sum" or "mean", got "meen"; did you mean "mean"?',
+    )
+    expect(await read('name: demo\npolicy:\n  kind: endpont\n  url: http://127.0.0.1:1/v1\n')).toContain(
+      'x.yaml:3: policy.kind: expected checkpoint or endpoint, got "endpont"; did you mean "endpoint"?',
+    )
+  })
+
+  test('that is no YAML, no mapping, empty, or has a key twice', async () => {
+    expect(await read('name: [1,\npolicy: 3')).toMatch(/^x\.yaml:\d: this is not YAML: /)
+    expect(await read('- 1\n- 2\n')).toBe('x.yaml: expected a YAML mapping of keys to values, got a list.')
+    expect(await read('')).toBe('x.yaml: expected a YAML mapping of keys to values, got nothing.')
+    expect(await read(`${good}name: again\n`)).toMatch(/^x\.yaml:5: this is not YAML: Map keys must be unique/)
+  })
+
+  test('that does not exist', async () => {
+    const result = await readConfigFile(schema, 'nowhere.yaml')
+    expect(result).toMatchObject({ ok: false, failure: { boundary: 'config', kind: 'missing_file' } })
+    expect(!result.ok && result.failure.message).toBe(
+      'nowhere.yaml: cannot read this configuration: there is no such file. Give the path of a YAML file, such as those in configs/.',
+    )
+  })
+})
+
+describe('--set', () => {
+  test('wins over the file, reads YAML values, makes sections that the file lacks', async () => {
+    const config = await read(good, ['name=other', 'grpo.learningRate=1e-4', 'grpo.betas=[0.8, 0.99]'])
+    expect(config).toMatchObject({ name: 'other', grpo: { learningRate: 1e-4, betas: [0.8, 0.99] } })
+  })
+
+  test('with an unknown key or a bad value names the override, not a line', async () => {
+    expect(await read(good, ['grpo.learningRat=1e-4'])).toBe(
+      '--set grpo.learningRat=1e-4: grpo.learningRat: there is no such key; did you mean "learningRate"?',
+    )
+    expect(await read(good, ['seed=x'])).toBe('--set seed=x: seed: expected number, got "x"')
+    expect(await read(good, ['policy.path.deep=1'])).toBe(
+      '--set policy.path.deep=1: policy.path.deep cannot be set, since policy.path is no mapping in this file.',
+    )
+    expect(await read(good, ['seed'])).toBe(
+      '--set seed: expected path.to.key=value, such as --set grpo.learningRate=1e-4.',
+    )
+  })
+})
+
+test('the hash of a configuration depends on its values and not on their order', () => {
+  expect(configHash({ a: 1, b: { c: [1, 2], d: null } })).toBe(configHash({ b: { d: null, c: [1, 2] }, a: 1 }))
+  expect(configHash({ a: 1 })).not.toBe(configHash({ a: 2 }))
+  expect(configHash({ a: [1, 2] })).not.toBe(configHash({ a: [2, 1] }))
+})
