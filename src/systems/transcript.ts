@@ -24,7 +24,8 @@ export function clipLabel(episode: Episode, clip: Clip): string {
 export function firstMessage(style: PromptStyle, question: Question, located: string | null, countdown: readonly string[]): string {
   const lines = [
     `question : ${neutralise(question.text)}`,
-    ...question.options.map((option, index) => `a${index} : ${neutralise(option)}`),
+    // a small master learns to match options faster when each word stands right after its label
+    ...question.options.map((option, index) => `a${index}${style === 'brief' ? ' ' : ' : '}${neutralise(option)}`),
     ...(located === null ? [] : [located]),
     ...countdown,
   ]

@@ -1,0 +1,408 @@
+/**
+ * What the small base master is taught before any reinforcement: rows of token ids with a weight per target token.
+ *
+ * Five lessons, easiest first. `lookup`: a word, then its option label, many times over. `sentence`: one sentence that holds one
+ * option's word, then that label. `binding`: which value belongs to which thing. `status`: after each observation, one word says
+ * where the master stands (away: wrong clip; here: right clip, evidence not yet seen; a label: seen), tool calls are shown but not
+ * taught. `reading` and `acting`: transcripts of the real system over simulated agents, with weight on the answer alone or on every
+ * action; the acting teacher uses tools at random, so that when to use which tool is left for reinforcement to find.
+ *
+ * Stories come from a seed that no data set on disk uses and draw their answers from the training words only; the held-out words
+ * occur in `lookup`, `sentence` and `binding`, never as an answer in an episode.
+ */
+import { ANSWER_CLASSES, FUNCTION_WORDS, ITEMS, NAMES, OBJECTS, type WordClass } from './dataset/miniature/words.ts'
+import { CLIPS_PER_EPISODE, Dice, type Story, type StoryQuestion, tellStory } from './dataset/miniature/story.ts'
+import { ACTIONS, oracleAction, readSituation, rightQuery, type Situation } from './teacher.ts'
+import type { Agents, Episode, Gold, Message, Question, System, SystemOutcome, Turn, Usage } from './types.ts'
+
+/** `weights[t]` is the weight of predicting `ids[t]` from what precedes it; 0 where nothing is taught. Same length as `ids`. */
+export interface Lesson {
+  ids: number[]
+  weights: number[]
+  kind: LessonKind
+}
+
+export type LessonKind = 'lookup' | 'sentence' | 'binding' | 'status' | 'reading' | 'acting'
+
+/** Marks a transcript in which the master says where it stands before it acts. */
+export const PROBE = 'probe'
+const AWAY = 'away'
+const HERE = 'here'
+
+/** Turn budgets that the master's vocabulary has a token for. */
+export const MAX_TURNS = 10
+
+/** The tokenizer's special tokens, tags first: each is one token. */
+export const SPECIAL_TOKENS: readonly string[] = [
+  '<request_grounding/>',
+  '<visual_query>',
+  '</visual_query>',
+  '<answer>',
+  '</answer>',
+  '<information>',
+  '</information>',
+  '<error>',
+  '</error>',
+  ...Array.from({ length: MAX_TURNS + 1 }, (_, n) => `<turns_left_${n}>`),
+  ...Array.from({ length: CLIPS_PER_EPISODE }, (_, n) => clipLabel(n)).flatMap((label) => [`<${label}>`, `</${label}>`]),
+]
+
+const LABELS = ['a0', 'a1', 'a2', 'a3', 'a4'] as const
+
+/** Every other word that the master can read or write. */
+export const VOCABULARY: readonly string[] = [
+  ...new Set([
+    ...'. , : ? ! a0 a1 a2 a3 a4 1 2 3 4 5 6 7 8 9 0'.split(' '),
+    PROBE,
+    AWAY,
+    HERE,
+    ...FUNCTION_WORDS,
+    ...Object.values(ANSWER_CLASSES).flat(),
+    ...ITEMS,
+  ]),
+]
+
+export interface LessonOptions {
+  /** Probability that the simulated grounding agent is right at its first try: low, so that wrong clips are seen often. */
+  firstGroundingRate: number
+  /** The same once a clip was visited. */
+  nextGroundingRate: number
+  /** Probability that the random teacher asks the vision agent for what the question is about. */
+  rightQueryRate: number
+}
+
+/** Makes lessons one after another from a seed. */
+export class Lessons {
+  private readonly dice: Dice
+  private story: Story | null = null
+  private stories = 0
+  private nextQuestion = 0
+
+  constructor(
+    private readonly seed: number,
+    /** Token -> id of the master's tokenizer. */
+    private readonly vocabulary: ReadonlyMap<string, number>,
+    private readonly system: System,
+    private readonly options: LessonOptions,
+  ) {
+    this.dice = new Dice(`lessons/${seed}`)
+  }
+
+  /** A word, then its label, fourteen times over. */
+  lookup(): Lesson {
+    const words = this.dice.sample(this.dice.chance(0.5) ? this.anyClass() : ALL_ANSWERS, 5)
+    const row = new RowBuilder(this.vocabulary, 'lookup')
+    row.read(`<|system|> ${PROBE} <|end|> <|user|> ${options(words)}`)
+    for (let i = 0; i < 14; i++) {
+      const j = this.dice.below(5)
+      row.read(words[j] as string)
+      row.teach(LABELS[j] as string)
+    }
+    return row.lesson()
+  }
+
+  /** Six sentences that hold one option's word each, then its label, where a turn or an answer would begin. */
+  sentence(): Lesson {
+    const words = this.dice.sample(this.dice.chance(0.5) ? this.anyClass() : ALL_ANSWERS, 5)
+    const row = new RowBuilder(this.vocabulary, 'sentence')
+    const probe = this.dice.chance(0.5)
+    row.read(`${probe ? `<|system|> ${PROBE} <|end|> ` : ''}<|user|> ${options(words)} <|end|> <|assistant|>`)
+    for (let i = 0; i < 6; i++) {
+      const j = this.dice.below(5)
+      const before = `<|end|> <|user|> ${this.sentenceWith(words[j] as string, words)} <turns_left_${1 + this.dice.below(4)}> <|end|> <|assistant|>`
+      row.read(this.dice.chance(0.6) ? before : `${before} <answer>`)
+      row.teach(LABELS[j] as string)
+    }
+    return row.lesson()
+  }
+
+  /** Lines that bind things to values; then a thing, and the label of its value, or "away" when no line has it. */
+  binding(): Lesson {
+    const relation = this.dice.pick(BOUND_LINES)
+    const words = this.dice.sample(ANSWER_CLASSES[relation.answerClass], 5)
+    const row = new RowBuilder(this.vocabulary, 'binding')
+    row.read(`<|system|> ${PROBE} <|end|> <|user|> ${options(words)}`)
+    if (this.dice.chance(0.5)) {
+      const items = this.dice.sample(ITEMS, 4)
+      const values = this.dice.sample([0, 1, 2, 3, 4], 4)
+      row.read(items.map((item, i) => `${this.dice.pick(NAMES)} : ${relation.line(item, words[values[i] as number] as string)}`).join(' '))
+      for (let i = 0; i < 8; i++) {
+        const j = this.dice.below(4)
+        row.read(items[j] as string)
+        row.teach(LABELS[values[j] as number] as string)
+      }
+    } else {
+      for (let i = 0; i < 4; i++) {
+        const [first, second, third] = this.dice.sample(ITEMS, 3) as [string, string, string]
+        const [one, two] = this.dice.sample([0, 1, 2, 3, 4], 2) as [number, number]
+        const present = this.dice.chance(0.6)
+        const mention = `${this.dice.pick(NAMES)} : ${this.dice.pick(NAMES)} , tell me about the ${third} .`
+        const lines = this.dice.shuffle([
+          `${this.dice.pick(NAMES)} : ${relation.line(first, words[one] as string)}`,
+          `${this.dice.pick(NAMES)} : ${relation.line(second, words[two] as string)}`,
+          ...(this.dice.chance(0.5) ? [mention] : []),
+        ])
+        row.read(`the ${present ? first : third} ? <|end|> <|user|> ${lines.join(' ')} <turns_left_3> <|end|> <|assistant|>`)
+        row.teach(present ? (LABELS[one] as string) : AWAY)
+      }
+    }
+    return row.lesson()
+  }
+
+  /** Transcripts that say after each observation where the master stands; two in three follow the oracle's tool calls. */
+  async status(): Promise<Lesson> {
+    const style = this.dice.chance(2 / 3) ? 'oracle' : 'explore'
+    const turns = style === 'oracle' ? 5 : this.dice.pick([3, 4, 5, 5])
+    return this.transcript('status', style, turns)
+  }
+
+  /** Transcripts with weight on the answer alone, and only where the evidence was seen. */
+  async reading(): Promise<Lesson> {
+    for (;;) {
+      const lesson = await this.transcript('reading', this.dice.chance(0.5) ? 'oracle' : 'explore', 5)
+      if (lesson.weights.some((weight) => weight > 0)) return lesson
+    }
+  }
+
+  /** Transcripts of a teacher that uses tools at random, with weight on every token of every action. */
+  async acting(): Promise<Lesson> {
+    return this.transcript('acting', 'random', this.dice.pick([1, 2, 3, 4, 5, 5]))
+  }
+
+  private async transcript(kind: LessonKind, style: TeacherStyle, turns: number): Promise<Lesson> {
+    const { question, gold, episode, story, storyQuestion } = this.nextTask()
+    const situations: Situation[] = []
+    let firstMessages: readonly Message[] = []
+    const outcome = await this.system.run({
+      task: { episode, question },
+      master: {
+        say: async (messages) => {
+          const situation = readSituation(messages, question, gold)
+          situations.push(situation)
+          if (situations.length === 1) firstMessages = [...messages]
+          return { ok: true, text: this.act(style, situation, question, gold) }
+        },
+      },
+      agents: this.simulatedAgents(story, storyQuestion),
+      budget: {
+        turns,
+        windowClips: 1,
+        tokensPerTurn: 16,
+        tokensPerObservation: null,
+        tokensPerTrajectory: null,
+        deadlineSeconds: null,
+      },
+      signal: NEVER,
+      fitObservation: (text) => text,
+      spend: () => {},
+    })
+    return this.row(kind, firstMessages, outcome, situations, gold)
+  }
+
+  private row(
+    kind: LessonKind,
+    first: readonly Message[],
+    outcome: SystemOutcome,
+    situations: readonly Situation[],
+    gold: Gold,
+  ): Lesson {
+    const row = new RowBuilder(this.vocabulary, kind)
+    if (kind === 'status') row.read(`<|system|> ${PROBE} <|end|>`)
+    for (const message of first) row.read(`<|${message.role}|> ${message.content} <|end|>`)
+    row.read('<|assistant|>')
+    outcome.turns.forEach((turn: Turn, t) => {
+      const situation = situations[t] as Situation
+      if (kind === 'status') row.teach(situation.seen ? `a${gold.answer}` : situation.atGold ? HERE : AWAY)
+      if (kind === 'acting') row.teach(turn.response)
+      else if (turn.action.kind === 'answer' && situation.seen) {
+        row.read('<answer>')
+        row.teach(`a${gold.answer}`)
+        row.read('</answer>')
+      } else row.read(turn.response)
+      if (turn.observation !== null) row.read(`<|end|> <|user|> ${turn.observation} <|end|> <|assistant|>`)
+    })
+    return row.lesson()
+  }
+
+  private act(style: TeacherStyle, situation: Situation, question: Question, gold: Gold): string {
+    const dice = this.dice
+    const guess = dice.below(5)
+    if (style === 'oracle') return oracleAction(situation, question, gold, guess)
+    const answer = () => ACTIONS.answer(situation.seen ? gold.answer : guess)
+    const look = () => {
+      const right = rightQuery(question)
+      const known = right !== null && dice.chance(this.options.rightQueryRate)
+      return ACTIONS.look(known ? right : dice.pick(QUERIES))
+    }
+    if (situation.turnsLeft <= 1) return answer()
+    if (style === 'random') {
+      const draw = dice.uniform()
+      return draw < 0.35 ? answer() : draw < 0.7 ? ACTIONS.ground : look()
+    }
+    // explore: no early answers, so that many situations are seen
+    if (situation.atGold && !situation.seen && rightQuery(question) !== null && dice.chance(0.8)) return look()
+    if (!situation.anyClip) return dice.chance(0.85) ? ACTIONS.ground : look()
+    return dice.chance(0.5) ? ACTIONS.ground : look()
+  }
+
+  /** Stand-ins for the embedded agents, in the same words: grounding is right at a given rate, vision nearly always. */
+  private simulatedAgents(story: Story, asked: StoryQuestion): Agents {
+    const dice = this.dice
+    return {
+      grounding: {
+        name: 'simulated-grounding',
+        ground: async ({ visited }) => {
+          const seen = new Set(visited)
+          const unseen = story.clips.filter((clip) => !seen.has(clip.id))
+          const gold = story.clips[asked.clip] as Story['clips'][number]
+          const decoy = asked.decoy === null ? undefined : story.clips[asked.decoy]
+          const rate = visited.length === 0 ? this.options.firstGroundingRate : this.options.nextGroundingRate
+          const wrong = unseen.filter((clip) => clip !== gold)
+          const clip =
+            (!seen.has(gold.id) && dice.chance(rate)) || wrong.length === 0
+              ? gold
+              : decoy !== undefined && !seen.has(decoy.id) && dice.chance(0.6)
+                ? decoy
+                : dice.pick(wrong)
+          return { ok: true, value: { clipId: clip.id, reason: '', usage: NO_USAGE } }
+        },
+      },
+      vision: {
+        name: 'simulated-vision',
+        look: async ({ clips, query }) => {
+          const clip = story.clips.find((candidate) => candidate.id === clips[0]?.id)
+          if (clip === undefined) throw new Error('simulated vision: unknown clip')
+          return { ok: true, value: { text: simulatedSight(clip.scene, query, dice), frames: [], usage: NO_USAGE } }
+        },
+      },
+    }
+  }
+
+  private nextTask() {
+    if (this.story === null || this.nextQuestion >= this.story.questions.length) {
+      this.story = tellStory({
+        seed: `lessons-${this.seed}`,
+        episode: this.stories++ % 9000,
+        words: 'training',
+        questionsPerEpisode: QUESTIONS_PER_STORY,
+      })
+      this.nextQuestion = 0
+    }
+    const story = this.story
+    const storyQuestion = story.questions[this.nextQuestion++] as StoryQuestion
+    const question: Question = {
+      qid: String(storyQuestion.qid),
+      episodeId: story.episodeId,
+      text: storyQuestion.text,
+      options: storyQuestion.options,
+    }
+    const gold: Gold = {
+      qid: question.qid,
+      answer: storyQuestion.answer,
+      clipId: (story.clips[storyQuestion.clip] as Story['clips'][number]).id,
+      span: null,
+      kind: storyQuestion.kind,
+    }
+    const episode: Episode = {
+      id: story.episodeId,
+      show: 'miniature',
+      clips: story.clips.map((clip, index) => ({
+        id: clip.id,
+        index,
+        start: 0,
+        end: 0,
+        subtitles: clip.lines,
+        source: { kind: 'none' },
+      })),
+    }
+    return { story, storyQuestion, question, gold, episode }
+  }
+
+  private anyClass(): readonly string[] {
+    return ANSWER_CLASSES[this.dice.pick(WORD_CLASSES)]
+  }
+
+  private sentenceWith(word: string, others: readonly string[]): string {
+    const dice = this.dice
+    const free = <T extends string>(list: readonly T[]) => dice.pick(list.filter((candidate) => !others.includes(candidate)))
+    const draw = dice.below(BOUND_LINES.length + 3)
+    if (draw === BOUND_LINES.length) return `<information> the sign says ${word} . </information>`
+    if (draw === BOUND_LINES.length + 1) return `<information> the sign is ${word} . </information>`
+    if (draw === BOUND_LINES.length + 2) return `<information> i see ${word} . </information>`
+    const line = (BOUND_LINES[draw] as BoundLine).line(free(ITEMS), word)
+    return `<${clipLabel(dice.below(CLIPS_PER_EPISODE))}> ${free(NAMES)} : ${line}`
+  }
+}
+
+type TeacherStyle = 'oracle' | 'explore' | 'random'
+
+interface BoundLine {
+  answerClass: WordClass
+  line(item: string, value: string): string
+}
+
+/** The sentences of `story.ts` that bind a thing to a value. */
+const BOUND_LINES: readonly BoundLine[] = [
+  { answerClass: 'place', line: (item, value) => `i left the ${item} at ${value} .` },
+  { answerClass: 'price', line: (item, value) => `the ${item} cost ${value} coins .` },
+  { answerClass: 'name', line: (item, value) => `i got the ${item} from ${value} .` },
+  { answerClass: 'goods', line: (item, value) => `i traded the ${item} for ${value} .` },
+  { answerClass: 'color', line: (item, value) => `my ${item} is ${value} .` },
+]
+const QUERIES = ['sign', 'color', 'object'] as const
+const WORD_CLASSES = Object.keys(ANSWER_CLASSES) as WordClass[]
+const ALL_ANSWERS: readonly string[] = Object.values(ANSWER_CLASSES).flat()
+const QUESTIONS_PER_STORY = 8
+const NEVER = new AbortController().signal
+const NO_USAGE: Usage = { calls: 1, promptTokens: 0, completionTokens: 0, frames: 0, seconds: 0, costUsd: 0, cached: 0 }
+
+/** What the embedded vision agent says of a scene, with its usual slips: text missed, one object too many. */
+export function simulatedSight(scene: Story['clips'][number]['scene'], query: string, dice: Dice): string {
+  const sees = (probability: number) => dice.chance(probability)
+  const extra = sees(0.2) ? dice.pick(OBJECTS.filter((label) => label !== scene.object)) : null
+  const objects = extra === null ? [scene.object] : dice.shuffle([scene.object, extra])
+  if (query === 'sign') return sees(0.97) ? `the sign says ${scene.sign} .` : 'i see no text .'
+  if (query === 'color') return sees(0.97) ? `the sign is ${scene.color} .` : `the picture is mostly ${scene.color} .`
+  if (query === 'object') return sees(0.97) ? `i see ${objects.join(' , ')} .` : 'i see no object .'
+  return `the sign says ${scene.sign} . the sign is ${scene.color} . i see ${objects.join(' , ')} .`
+}
+
+/** The five options as the master's prompt writes them. */
+function options(words: readonly string[]): string {
+  return words.map((word, i) => `a${i} ${word}`).join(' ')
+}
+
+function clipLabel(index: number): string {
+  return `seg01_clip_${String(index).padStart(2, '0')}`
+}
+
+/** Splits text as the word tokenizer does: tags whole, the rest lower-cased, at white space and punctuation. */
+export function splitTokens(text: string): string[] {
+  return text.toLowerCase().match(/<\/?[a-z|][^<>]*>|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) ?? []
+}
+
+class RowBuilder {
+  private readonly ids: number[] = []
+  private readonly weights: number[] = []
+  constructor(
+    private readonly vocabulary: ReadonlyMap<string, number>,
+    private readonly kind: LessonKind,
+  ) {}
+  read(text: string): void {
+    this.push(text, 0)
+  }
+  teach(text: string): void {
+    this.push(text, 1)
+  }
+  private push(text: string, weight: number): void {
+    for (const token of splitTokens(text)) {
+      const id = this.vocabulary.get(token)
+      if (id === undefined) throw new Error(`lesson ${this.kind}: the vocabulary has no "${token}" (in "${text.slice(0, 80)}")`)
+      this.ids.push(id)
+      this.weights.push(weight)
+    }
+  }
+  lesson(): Lesson {
+    return { ids: this.ids, weights: this.weights, kind: this.kind }
+  }
+}
