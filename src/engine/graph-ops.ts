@@ -1,0 +1,399 @@
+/**
+ * The operations of `ops.ts` as ONNX nodes, each with its gradient rule beside it.
+ * float32 graphs use ONNX Runtime's fused operators where they are faster; float64 graphs, which check gradients, use standard ones.
+ */
+
+import { broadcastShape, product, sameShape } from './graph.ts'
+import type { Graph, Value } from './graph.ts'
+import type { Dim } from './onnx.ts'
+import type { MatmulOptions, Ops } from './ops.ts'
+
+/** Added to attention scores that must not count. Finite, so that no row can become NaN. */
+const MASKED = -1e9
+
+const MICROSOFT = { domain: 'com.microsoft' }
+
+export function graphOps(graph: Graph): Ops<Value> {
+  const fused = graph.float === 'float32'
+  const axesOf = (axes: readonly number[]) => graph.constant('int64', [axes.length], axes)
+
+  // ---- elementwise
+
+  function elementwise(operator: string, a: Value, b: Value): Value {
+    return graph.emit(operator, [a, b], a.type, broadcastShape(a.shape, b.shape))
+  }
+
+  function unary(operator: string, x: Value): Value {
+    return graph.emit(operator, [x], x.type, x.shape)
+  }
+
+  /** Sums a gradient over the axes along which its operand was broadcast. */
+  function unbroadcast(gradient: Value, shape: readonly Dim[]): Value {
+    if (sameShape(gradient.shape, shape)) return gradient
+    const extra = gradient.shape.length - shape.length
+    const axes = gradient.shape.map((_, axis) => axis).filter((axis) => axis < extra || (shape[axis - extra] === 1 && gradient.shape[axis] !== 1))
+    const summed = axes.length === 0 ? gradient : sum(gradient, axes, true)
+    return reshape(summed, shape)
+  }
+
+  function add(a: Value, b: Value): Value {
+    return graph.differentiate(elementwise('Add', a, b), [a, b], (g) => [
+      a.differentiable ? unbroadcast(g, a.shape) : null,
+      b.differentiable ? unbroadcast(g, b.shape) : null,
+    ])
+  }
+
+  function subtract(a: Value, b: Value): Value {
+    return graph.differentiate(elementwise('Sub', a, b), [a, b], (g) => [
+      a.differentiable ? unbroadcast(g, a.shape) : null,
+      b.differentiable ? unbroadcast(unary('Neg', g), b.shape) : null,
+    ])
+  }
+
+  function multiply(a: Value, b: Value): Value {
+    return graph.differentiate(elementwise('Mul', a, b), [a, b], (g) => [
+      a.differentiable ? unbroadcast(elementwise('Mul', g, b), a.shape) : null,
+      b.differentiable ? unbroadcast(elementwise('Mul', g, a), b.shape) : null,
+    ])
+  }
+
+  function negate(x: Value): Value {
+    return graph.differentiate(unary('Neg', x), [x], (g) => [unary('Neg', g)])
+  }
+
+  function exp(x: Value): Value {
+    const y = unary('Exp', x)
+    return graph.differentiate(y, [x], (g) => [elementwise('Mul', g, y)])
+  }
+
+  function toFloat(condition: Value): Value {
+    return graph.emit('Cast', [condition], graph.float, condition.shape, { attributes: { to: graph.float === 'float32' ? 1 : 11 } })
+  }
+
+  function compare(operator: string, a: Value, b: Value): Value {
+    return toFloat(graph.emit(operator, [a, b], 'bool', broadcastShape(a.shape, b.shape)))
+  }
+
+  function minimum(a: Value, b: Value): Value {
+    const y = elementwise('Min', a, b)
+    return graph.differentiate(y, [a, b], (g) => {
+      const takesA = compare('LessOrEqual', a, b)
+      return [
+        a.differentiable ? unbroadcast(elementwise('Mul', g, takesA), a.shape) : null,
+        b.differentiable ? unbroadcast(elementwise('Mul', g, elementwise('Sub', graph.scalar(1), takesA)), b.shape) : null,
+      ]
+    })
+  }
+
+  function clamp(x: Value, low: Value, high: Value): Value {
+    const y = elementwise('Max', elementwise('Min', x, high), low)
+    return graph.differentiate(y, [x], (g) => [elementwise('Mul', g, compare('Equal', x, y))])
+  }
+
+  function stopGradient(x: Value): Value {
+    return x.differentiable ? unary('Identity', x) : x
+  }
+
+  // ---- shape
+
+  function reshape(x: Value, shape: readonly Dim[]): Value {
+    if (sameShape(x.shape, shape)) return x
+    return graph.differentiate(view(x, shape), [x], (g) => [view(g, x.shape)])
+  }
+
+  /** Reshape that records no gradient, for use inside operations that have their own. */
+  function view(x: Value, shape: readonly Dim[]): Value {
+    if (sameShape(x.shape, shape)) return x
+    const unknown = shape.filter((dim, axis) => typeof dim === 'string' && x.shape[axis] !== dim).length
+    const target =
+      unknown <= 1
+        ? graph.constant('int64', [shape.length], shape.map((dim, axis) => (typeof dim === 'number' ? dim : x.shape[axis] === dim ? 0 : -1)))
+        : graph.sizesOf(shape)
+    return graph.emit('Reshape', [x, target], x.type, shape)
+  }
+
+  function transpose(x: Value, permutation: readonly number[]): Value {
+    const y = graph.emit('Transpose', [x], x.type, permutation.map((axis) => x.shape[axis]!), { attributes: { perm: permutation } })
+    const inverse = permutation.map((_, axis) => permutation.indexOf(axis))
+    return graph.differentiate(y, [x], (g) => [transpose(g, inverse)])
+  }
+
+  function split(x: Value, axis: number, sizes: readonly Dim[]): Value[] {
+    const results = sizes.map((size) => ({ type: x.type, shape: x.shape.map((dim, i) => (i === axis ? size : dim)) }))
+    return graph.emitMany('Split', [x, graph.sizesOf(sizes)], results, { attributes: { axis } })
+  }
+
+  function concat(xs: readonly Value[], axis: number): Value {
+    const sizes = xs.map((x) => x.shape[axis]!)
+    const total = sizes.every((size) => typeof size === 'number') ? (sizes as number[]).reduce((a, b) => a + b) : sizes.join('+')
+    const y = graph.emit('Concat', xs, xs[0]!.type, xs[0]!.shape.map((dim, i) => (i === axis ? total : dim)), { attributes: { axis } })
+    return graph.differentiate(y, xs, (g) => split(g, axis, sizes))
+  }
+
+  function slice(x: Value, axis: number, start: number, end: number): Value {
+    const size = x.shape[axis]
+    if (typeof size !== 'number') throw new Error(`Only axes of fixed size can be sliced, got ${size}`)
+    const bound = (value: number) => graph.constant('int64', [1], [value])
+    const y = graph.emit('Slice', [x, bound(start), bound(end), bound(axis)], x.type, x.shape.map((dim, i) => (i === axis ? end - start : dim)))
+    return graph.differentiate(y, [x], (g) => {
+      const pads = x.shape.flatMap(() => [0, 0])
+      pads[axis] = start
+      pads[x.shape.length + axis] = size - end
+      return [graph.emit('Pad', [g, graph.constant('int64', [pads.length], pads)], x.type, x.shape)]
+    })
+  }
+
+  // ---- reductions
+
+  function sum(x: Value, axes: readonly number[], keepDims: boolean): Value {
+    const kept = x.shape.map((dim, axis) => (axes.includes(axis) ? 1 : dim))
+    const shape = keepDims ? kept : x.shape.filter((_, axis) => !axes.includes(axis))
+    const y = graph.emit('ReduceSum', [x, axesOf(axes)], x.type, shape, { attributes: { keepdims: keepDims ? 1 : 0 } })
+    return graph.differentiate(y, [x], (g) => [graph.emit('Expand', [reshape(g, kept), graph.sizesOf(x.shape)], x.type, x.shape)])
+  }
+
+  function max(x: Value): Value {
+    return graph.emit('ReduceMax', [x], x.type, [], { attributes: { keepdims: 0 } })
+  }
+
+  function argMax(x: Value): Value {
+    return graph.emit('ArgMax', [x], 'int64', x.shape.slice(0, -1), { attributes: { axis: x.shape.length - 1, keepdims: 0 } })
+  }
+
+  // ---- selection
+
+  function toInt64(indices: Value): Value {
+    return indices.type === 'int64' ? indices : graph.emit('Cast', [indices], 'int64', indices.shape, { attributes: { to: 7 } })
+  }
+
+  function zeros(shape: readonly Dim[]): Value {
+    return graph.emit('Expand', [graph.scalar(0), graph.sizesOf(shape)], graph.float, shape)
+  }
+
+  function gatherRows(table: Value, indices: Value): Value {
+    const y = graph.emit('Gather', [table, indices], table.type, [...indices.shape, ...table.shape.slice(1)], { attributes: { axis: 0 } })
+    return graph.differentiate(y, [table], (g) => {
+      // Rows may be gathered more than once, so their gradients add up.
+      const at = reshape(toInt64(indices), [...indices.shape, 1])
+      return [graph.emit('ScatterND', [zeros(table.shape), at, g], table.type, table.shape, { attributes: { reduction: 'add' } })]
+    })
+  }
+
+  function pick(x: Value, indices: Value): Value {
+    const at = reshape(toInt64(indices), [...indices.shape, 1])
+    const y = reshape(graph.emit('GatherElements', [x, at], x.type, at.shape, { attributes: { axis: 1 } }), indices.shape)
+    return graph.differentiate(y, [x], (g) => [scatterPicked(zeros(x.shape), at, g, 'none')])
+  }
+
+  function scatterPicked(into: Value, at: Value, values: Value, reduction: 'add' | 'none'): Value {
+    return graph.emit('ScatterElements', [into, at, reshape(values, at.shape)], into.type, into.shape, { attributes: { axis: 1, reduction } })
+  }
+
+  // ---- linear algebra
+
+  const swapLast = (x: Value) => {
+    const rank = x.shape.length
+    const permutation = [...Array(rank - 2).keys(), rank - 1, rank - 2]
+    return graph.emit('Transpose', [x], x.type, permutation.map((axis) => x.shape[axis]!), { attributes: { perm: permutation } })
+  }
+
+  function product2(a: Value, b: Value, { transposeLeft = false, transposeRight = false, scale = 1 }: MatmulOptions): Value {
+    const rank = a.shape.length
+    const rows = a.shape[transposeLeft ? rank - 1 : rank - 2]!
+    const columns = b.shape[transposeRight ? rank - 2 : rank - 1]!
+    const shape = [...a.shape.slice(0, -2), rows, columns]
+    if (fused && (transposeLeft || transposeRight || scale !== 1)) {
+      const attributes = { transA: transposeLeft ? 1 : 0, transB: transposeRight ? 1 : 0, alpha: { float: scale } }
+      return graph.emit('FusedMatMul', [a, b], a.type, shape, { ...MICROSOFT, attributes })
+    }
+    const y = graph.emit('MatMul', [transposeLeft ? swapLast(a) : a, transposeRight ? swapLast(b) : b], a.type, shape)
+    return scale === 1 ? y : elementwise('Mul', y, graph.scalar(scale))
+  }
+
+  function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
+    const { transposeLeft = false, transposeRight = false, scale = 1 } = options
+    if (!sameShape(a.shape.slice(0, -2), b.shape.slice(0, -2))) throw new Error(`Cannot multiply [${a.shape.join()}] by [${b.shape.join()}]`)
+    return graph.differentiate(product2(a, b, options), [a, b], (g) => [
+      // With C = A B: dA = G Bᵀ, dB = Aᵀ G; a transposed operand gets the transpose of that.
+      !a.differentiable
+        ? null
+        : transposeLeft
+          ? product2(b, g, { transposeLeft: transposeRight, transposeRight: true, scale })
+          : product2(g, b, { transposeRight: !transposeRight, scale }),
+      !b.differentiable
+        ? null
+        : transposeRight
+          ? product2(g, a, { transposeLeft: true, transposeRight: transposeLeft, scale })
+          : product2(a, g, { transposeLeft: !transposeLeft, scale }),
+    ])
+  }
+
+  function gemm(inputs: Value[], shape: readonly Dim[], transA: number, transB: number): Value {
+    return graph.emit('Gemm', inputs, inputs[0]!.type, shape, { attributes: { transA, transB } })
+  }
+
+  function linear(x: Value, weight: Value, bias?: Value): Value {
+    const [out, width] = weight.shape
+    if (x.shape.length !== 2 || x.shape[1] !== width) throw new Error(`Cannot apply weight [${weight.shape.join()}] to [${x.shape.join()}]`)
+    const inputs = bias === undefined ? [x, weight] : [x, weight, bias]
+    return graph.differentiate(gemm(inputs, [x.shape[0]!, out!], 0, 1), inputs, (g) => [
+      x.differentiable ? gemm([g, weight], x.shape, 0, 0) : null,
+      weight.differentiable ? gemm([g, x], weight.shape, 1, 0) : null,
+      bias?.differentiable ? sum(g, [0], false) : null,
+    ])
+  }
+
+  // ---- layers
+
+  const last = (x: Value) => x.shape.length - 1
+
+  function softmax(x: Value): Value {
+    const y = graph.emit('Softmax', [x], x.type, x.shape, { attributes: { axis: -1 } })
+    return graph.differentiate(y, [x], (g) => [
+      elementwise('Mul', y, elementwise('Sub', g, sum(elementwise('Mul', g, y), [last(x)], true))),
+    ])
+  }
+
+  function logSoftmax(x: Value): Value {
+    const y = graph.emit('LogSoftmax', [x], x.type, x.shape, { attributes: { axis: -1 } })
+    return graph.differentiate(y, [x], (g) => [elementwise('Sub', g, elementwise('Mul', unary('Exp', y), sum(g, [last(x)], true)))])
+  }
+
+  function rmsNorm(x: Value, weight: Value, epsilon: number): Value {
+    const width = x.shape[last(x)]
+    if (typeof width !== 'number') throw new Error('The last axis of a normalised tensor has a fixed size')
+    const [y, inverse] = normalise(x, weight, epsilon, width)
+    // With n = x r, r = 1 / rms and g' = g w: dx = r (g' - n mean(g' n)), dw = sum over rows of g n.
+    return graph.differentiate(y, [x, weight], (g) => {
+      const normalised = elementwise('Mul', x, inverse)
+      const scaled = elementwise('Mul', g, weight)
+      const mean = elementwise('Mul', sum(elementwise('Mul', g, y), [last(x)], true), graph.scalar(1 / width))
+      return [
+        elementwise('Mul', elementwise('Sub', scaled, elementwise('Mul', normalised, mean)), inverse),
+        weight.differentiable ? unbroadcast(elementwise('Mul', g, normalised), weight.shape) : null,
+      ]
+    })
+  }
+
+  /** The normalised, weighted tensor and 1 / rms of each row. */
+  function normalise(x: Value, weight: Value, epsilon: number, width: number): [Value, Value] {
+    const rowShape = [...x.shape.slice(0, -1), 1]
+    if (fused) {
+      const results = [
+        { type: x.type, shape: x.shape },
+        { type: x.type, shape: rowShape },
+      ]
+      const attributes = { axis: -1, epsilon: { float: epsilon }, stash_type: 1 }
+      return graph.emitMany('SimplifiedLayerNormalization', [x, weight], results, { attributes }) as [Value, Value]
+    }
+    const sumOfSquares = graph.emit('ReduceSum', [elementwise('Mul', x, x), axesOf([last(x)])], x.type, rowShape, { attributes: { keepdims: 1 } })
+    const meanSquare = elementwise('Mul', sumOfSquares, graph.scalar(1 / width))
+    const inverse = unary('Reciprocal', unary('Sqrt', elementwise('Add', meanSquare, graph.scalar(epsilon))))
+    return [elementwise('Mul', elementwise('Mul', x, inverse), weight), inverse]
+  }
+
+  function swiglu(gate: Value, up: Value): Value {
+    const silu = fused
+      ? graph.emit('QuickGelu', [gate], gate.type, gate.shape, { ...MICROSOFT, attributes: { alpha: { float: 1 } } })
+      : elementwise('Mul', gate, unary('Sigmoid', gate))
+    // With s = sigmoid(x) and y = x s: dy/dx = s + y (1 - s) = y + s (1 - y).
+    return graph.differentiate(elementwise('Mul', silu, up), [gate, up], (g) => {
+      const slope = elementwise('Add', silu, elementwise('Mul', unary('Sigmoid', gate), elementwise('Sub', graph.scalar(1), silu)))
+      return [elementwise('Mul', elementwise('Mul', g, up), slope), elementwise('Mul', g, silu)]
+    })
+  }
+
+  function rotate(x: Value, cos: Value, sin: Value): Value {
+    const turned = rotateHalves(x, cos, sin, 1)
+    // A rotation's transpose turns the other way.
+    return graph.differentiate(turned, [x], (g) => [rotateHalves(g, cos, sin, -1)])
+  }
+
+  function rotateHalves(x: Value, cos: Value, sin: Value, direction: 1 | -1): Value {
+    const axis = last(x)
+    const half = (x.shape[axis] as number) / 2
+    const [first, second] = split(x, axis, [half, half])
+    const times = (a: Value, b: Value) => elementwise('Mul', a, b)
+    const operators = direction === 1 ? ['Sub', 'Add'] : ['Add', 'Sub']
+    const parts = [
+      elementwise(operators[0]!, times(first!, cos), times(second!, sin)),
+      elementwise(operators[1]!, times(second!, cos), times(first!, sin)),
+    ]
+    return graph.emit('Concat', parts, x.type, x.shape, { attributes: { axis } })
+  }
+
+  function attention(q: Value, k: Value, v: Value, bias: Value, scale: number): Value {
+    const [batch, heads, time, width] = q.shape as [Dim, number, Dim, number]
+    const [, groups, source] = k.shape as [Dim, number, Dim, number]
+    const shared = heads / groups
+    // The query heads that share a key head stand below one another, so that one product serves them all.
+    const stacked = [batch, groups, product(shared, time), width]
+    const queries = view(q, stacked)
+    const scores = product2(queries, k, { transposeRight: true, scale })
+    const biased = elementwise('Add', view(scores, [batch, groups, shared, time, source]), bias)
+    const weights = view(graph.emit('Softmax', [biased], q.type, biased.shape, { attributes: { axis: -1 } }), scores.shape)
+    const context = product2(weights, v, {})
+    const y = view(context, q.shape)
+    return graph.differentiate(y, [q, k, v], (gradient) => {
+      const g = view(gradient, stacked)
+      // Softmax backward needs sum_s P dP per row, which equals sum_d G O (Dao et al. 2022, arXiv:2205.14135, B.2).
+      const rowSums = sum(elementwise('Mul', g, context), [3], true)
+      const gradientOfScores = elementwise('Mul', weights, elementwise('Sub', product2(g, v, { transposeRight: true }), rowSums))
+      return [
+        view(product2(gradientOfScores, k, { scale }), q.shape),
+        product2(gradientOfScores, queries, { transposeLeft: true, scale }),
+        product2(weights, g, { transposeLeft: true }),
+      ]
+    })
+  }
+
+  // ---- made from sizes
+
+  function range(size: Dim): Value {
+    const scalarSize = graph.emit('Squeeze', [graph.size(size)], 'int64', [])
+    const integers = graph.emit('Range', [graph.constant('int64', [], [0]), scalarSize, graph.constant('int64', [], [1])], 'int64', [size])
+    return toFloat(integers)
+  }
+
+  function causalBias(size: Dim): Value {
+    const positions = range(size)
+    const later = compare('Greater', reshape(positions, [1, size]), reshape(positions, [size, 1]))
+    return elementwise('Mul', later, graph.scalar(MASKED))
+  }
+
+  return {
+    shapeOf: (x) => x.shape,
+    scalar: (value) => graph.scalar(value),
+    add,
+    subtract,
+    multiply,
+    negate,
+    exp,
+    minimum,
+    clamp,
+    greater: (a, b) => compare('Greater', a, b),
+    equal: (a, b) => compare('Equal', toInt64(a), toInt64(b)),
+    stopGradient,
+    reshape,
+    transpose,
+    concat,
+    slice,
+    sum,
+    max,
+    argMax,
+    gatherRows,
+    pick,
+    matmul,
+    linear,
+    softmax,
+    logSoftmax,
+    rmsNorm,
+    swiglu,
+    rotate,
+    attention,
+    range,
+    causalBias,
+    cos: (x) => unary('Cos', x),
+    sin: (x) => unary('Sin', x),
+  }
+}

@@ -1,0 +1,89 @@
+/**
+ * The operations that a model is written in. `V` is whatever an engine calls a tensor: a node of an ONNX graph here
+ * (`graph-ops.ts`), an eager tensor in another engine. A model written over `Ops` says nothing of gradients, devices or memory.
+ *
+ * Every operation is differentiable in its floating-point arguments unless its comment says otherwise.
+ */
+
+import type { Dim } from './onnx.ts'
+
+export interface MatmulOptions {
+  /** Swap the last two axes of the left or the right operand. */
+  transposeLeft?: boolean
+  transposeRight?: boolean
+  /** Factor on the product. Default 1. */
+  scale?: number
+}
+
+export interface Ops<V> {
+  shapeOf(x: V): readonly Dim[]
+  scalar(value: number): V
+
+  // Elementwise, with NumPy broadcasting.
+  add(a: V, b: V): V
+  subtract(a: V, b: V): V
+  multiply(a: V, b: V): V
+  negate(x: V): V
+  exp(x: V): V
+  /** The smaller of two; at a tie the gradient goes to `a`. */
+  minimum(a: V, b: V): V
+  /** x held to [low, high] (scalars, not differentiated); the gradient is 1 inside, bounds included, and 0 outside. */
+  clamp(x: V, low: V, high: V): V
+  /** 1 where a > b, else 0. Not differentiable. */
+  greater(a: V, b: V): V
+  /** 1 where two integer tensors agree, else 0. Not differentiable. */
+  equal(a: V, b: V): V
+  stopGradient(x: V): V
+
+  // Shape.
+  reshape(x: V, shape: readonly Dim[]): V
+  transpose(x: V, permutation: readonly number[]): V
+  concat(xs: readonly V[], axis: number): V
+  /** x[start, end) along an axis of fixed size. */
+  slice(x: V, axis: number, start: number, end: number): V
+
+  // Reductions.
+  sum(x: V, axes: readonly number[], keepDims: boolean): V
+  max(x: V): V
+  /** Index of the largest entry along the last axis, as an integer tensor. Not differentiable. */
+  argMax(x: V): V
+
+  // Selection by integer indices.
+  /** table [N, ...], indices of any shape -> [...indices, ...]. */
+  gatherRows(table: V, indices: V): V
+  /** x [M, N], indices [M] -> [M]: one entry of each row. */
+  pick(x: V, indices: V): V
+
+  // Linear algebra.
+  /** Batched product over the last two axes; leading axes are equal. */
+  matmul(a: V, b: V, options?: MatmulOptions): V
+  /** x [R, in], weight [out, in], bias [out] -> x weightᵀ + bias: [R, out]. */
+  linear(x: V, weight: V, bias?: V): V
+
+  // Layers.
+  softmax(x: V): V
+  logSoftmax(x: V): V
+  /** x / sqrt(mean(x²) + epsilon) * weight, over the last axis (Zhang & Sennrich 2019, arXiv:1910.07467). */
+  rmsNorm(x: V, weight: V, epsilon: number): V
+  /** silu(gate) * up, with silu(x) = x sigmoid(x) (Shazeer 2020, arXiv:2002.05202). */
+  swiglu(gate: V, up: V): V
+  /**
+   * Rotary position embedding in the half-rotation form of Hugging Face (Su et al. 2021, arXiv:2104.09864):
+   * with x = [x1, x2] split in the middle of the last axis, [x1 cos - x2 sin, x2 cos + x1 sin].
+   * x [B, H, T, D]; cos and sin broadcast to [B, H, T, D/2] and are not differentiated.
+   */
+  rotate(x: V, cos: V, sin: V): V
+  /**
+   * softmax(q kᵀ scale + bias) v with grouped heads (Ainslie et al. 2023, arXiv:2305.13245): query head h reads key head floor(h K / H).
+   * q [B, H, T, D]; k, v [B, K, S, D]; bias broadcasts to [B, K, H/K, T, S] and is not differentiated -> [B, H, T, D].
+   */
+  attention(q: V, k: V, v: V, bias: V, scale: number): V
+
+  // Made from sizes; not differentiable.
+  /** 0, 1, ..., size - 1 as floating point: [size]. */
+  range(size: Dim): V
+  /** [size, size]: 0 where column <= row, a large negative number elsewhere. */
+  causalBias(size: Dim): V
+  cos(x: V): V
+  sin(x: V): V
+}
