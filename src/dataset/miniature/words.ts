@@ -39,7 +39,7 @@ export const SIGNS = words(
 export const COLORS = words('red orange yellow green blue purple pink brown black white')
 
 /** Objects in the pictures: classes that the detector recognises in our photographs. */
-export const OBJECTS = words('apple banana car clock cat dog bird cup cow')
+export const OBJECTS = words('airplane apple bird bus car clock cow elephant giraffe horse scissors sheep zebra')
 
 /** Words of sentences and observations that carry no answer. */
 export const FUNCTION_WORDS = words(
