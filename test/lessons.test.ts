@@ -14,7 +14,8 @@ const opened = openTokenizer(
 if (!opened.ok) throw new Error(opened.failure.message)
 const tokenizer: TextTokenizer = opened.value
 const vocabulary = new Map(Object.entries((files.tokenizerJson.model as { vocab: Record<string, number> }).vocab))
-const tokens = [...vocabulary.keys()]
+const tokens: string[] = []
+for (const [token, id] of vocabulary) tokens[id] = token
 const text = (lesson: Lesson) => lesson.ids.map((id) => tokens[id]).join(' ')
 
 const newLessons = (seed = 1) =>
