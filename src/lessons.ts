@@ -88,6 +88,17 @@ export class Lessons {
     this.dice = new Dice(`lessons/${seed}`)
   }
 
+  /** Draws a kind of lesson by its share. */
+  drawKind(mix: Partial<Record<LessonKind, number>>): LessonKind {
+    const shares = Object.entries(mix) as [LessonKind, number][]
+    let rest = this.dice.uniform() * shares.reduce((sum, [, share]) => sum + share, 0)
+    for (const [kind, share] of shares) {
+      rest -= share
+      if (rest < 0) return kind
+    }
+    return (shares.at(-1) as [LessonKind, number])[0]
+  }
+
   /** A word, then its label, fourteen times over. */
   lookup(): Lesson {
     const words = this.dice.sample(this.dice.chance(0.5) ? this.anyClass() : ALL_ANSWERS, 5)

@@ -1,0 +1,209 @@
+/**
+ * Makes the small base master from nothing: a word tokenizer, starting weights, and lessons (see `lessons.ts`) in phases.
+ *
+ * What comes out reads transcripts and writes well-formed actions, but uses tools at random: it is where GRPO begins. Renders no
+ * video; agents are simulated. The same config gives the same weights up to rounding.
+ */
+import { z } from 'zod'
+import { saveCheckpoint } from './checkpoint/checkpoint.ts'
+import { openDevice } from './engine/device.ts'
+import { engineOptions } from './engine/options.ts'
+import { supervisedOptions } from './grpo/options.ts'
+import { superviseBatch } from './grpo/supervised.ts'
+import { openTrainer } from './grpo/trainer.ts'
+import { type Lesson, Lessons, SPECIAL_TOKENS, VOCABULARY } from './lessons.ts'
+import { decoderConfig } from './policy/architecture.ts'
+import { initializeWeights } from './policy/initialize.ts'
+import { buildWordTokenizer } from './policy/wordTokenizer.ts'
+import type { Progress } from './progress.ts'
+import { longVideoAgent } from './systems/longVideoAgent.ts'
+import { systemsOptions } from './systems/options.ts'
+import type { Result } from './types.ts'
+
+const share = z.number().min(0).max(1)
+const count = z.number().int().positive()
+
+export const pretrainConfig = z
+  .object({
+    name: z.string().describe('Name of the model.'),
+    seed: z.number().int().describe('Seed of the weights and the lessons.'),
+    out: z.string().describe('Directory of the checkpoint.'),
+    model: z
+      .object({
+        hiddenSize: count.default(128),
+        layers: count.default(4),
+        heads: count.default(4),
+        intermediateSize: count.default(256),
+        contextLength: count.default(1024).describe('Longest sequence in tokens that the checkpoint declares.'),
+        embeddingScale: z.number().positive().default(0.1).describe('Standard deviation of the starting embedding.'),
+        previousTokenHeads: z.number().int().min(0).default(1).describe('Heads of the first layer that start by looking at the previous tokens.'),
+      })
+      .strict()
+      .prefault({}),
+    lessons: z
+      .object({
+        firstGroundingRate: share.default(0.6).describe('How often the simulated grounding agent is right at once; low, so that wrong clips are seen.'),
+        nextGroundingRate: share.default(0.95).describe('The same once a clip was visited.'),
+        rightQueryRate: share.default(0.75).describe('How often the random teacher asks for what the question is about.'),
+      })
+      .strict()
+      .prefault({}),
+    phases: z
+      .array(
+        z
+          .object({
+            name: z.string(),
+            steps: count.describe('Optimizer steps.'),
+            mix: z
+              .partialRecord(z.enum(['lookup', 'sentence', 'binding', 'status', 'reading', 'acting']), share)
+              .describe('Share of each kind of lesson.'),
+          })
+          .strict(),
+      )
+      .min(1),
+    rowsPerStep: count.default(32).describe('Lessons per optimizer step.'),
+    supervised: supervisedOptions.prefault({}),
+    engine: engineOptions.prefault({}),
+  })
+  .strict()
+
+export type PretrainConfig = z.infer<typeof pretrainConfig>
+
+export interface PretrainReport {
+  directory: string
+  parameters: number
+  steps: number
+  tokens: number
+  seconds: number
+  /** Over the last steps: share of taught tokens whose likeliest prediction is right, per kind of lesson. */
+  accuracy: Record<string, number>
+}
+
+/** Steps between two lines of progress, and over which accuracies are averaged. */
+const REPORT_STEPS = 50
+
+export async function pretrain(config: PretrainConfig, progress: Progress, signal: AbortSignal): Promise<Result<PretrainReport>> {
+  const started = performance.now()
+  const files = buildWordTokenizer(VOCABULARY, SPECIAL_TOKENS)
+  const vocabulary = new Map(Object.entries((files.tokenizerJson.model as { vocab: Record<string, number> }).vocab))
+  const modelConfig = huggingFaceConfig(config.model, vocabulary)
+  const weights = initializeWeights(modelConfig, { ...config.model, seed: config.seed })
+  const lessons = new Lessons(config.seed, vocabulary, longVideoAgent(systemsOptions.parse({})), config.lessons)
+  const totalSteps = config.phases.reduce((sum, phase) => sum + phase.steps, 0)
+
+  const device = await openDevice(config.engine)
+  try {
+    const trainer = await openTrainer(device, decoderConfig(modelConfig), weights)
+    const tally = new Tally()
+    let tokens = 0
+    for (const phase of config.phases) {
+      progress.stage(phase.name, phase.steps)
+      let next = drawBatch(lessons, phase.mix, config)
+      for (let step = 1; step <= phase.steps; step++) {
+        const batch = await next
+        // the next lessons are told while the engine's thread learns these
+        next = drawBatch(lessons, phase.mix, config)
+        const metrics = await superviseBatch(trainer, batch.map(balanced), config.supervised, { totalSteps })
+        tokens += batch.reduce((sum, { ids }) => sum + ids.length, 0)
+        tally.add(metrics.kinds)
+        if (step % REPORT_STEPS === 0 || step === phase.steps) {
+          progress.tick(0, `loss ${metrics.loss.toFixed(3)}, ${tally.text()}`)
+          if (step % (REPORT_STEPS * 4) === 0) progress.line(`${phase.name} ${step}: loss ${metrics.loss.toFixed(3)}, ${tally.text()}`)
+          if (step < phase.steps) tally.clear()
+        }
+        progress.tick()
+        if (signal.aborted) {
+          return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `pretraining of ${config.name} was stopped at step ${trainer.step} of ${totalSteps}; nothing was written` } }
+        }
+      }
+      progress.done(tally.text())
+    }
+    const saved = await saveCheckpoint(config.out, {
+      config: modelConfig,
+      generationConfig: { eos_token_id: modelConfig.eos_token_id, pad_token_id: modelConfig.pad_token_id },
+      tokenizer: files.tokenizerJson,
+      tokenizerConfig: files.tokenizerConfig,
+      chatTemplate: files.chatTemplate,
+      weights: (await trainer.save()).weights,
+      training: null,
+    })
+    if (!saved.ok) return saved
+    return {
+      ok: true,
+      value: {
+        directory: config.out,
+        parameters: [...weights.values()].reduce((sum, { data }) => sum + data.length, 0),
+        steps: totalSteps,
+        tokens,
+        seconds: (performance.now() - started) / 1000,
+        accuracy: tally.accuracy(),
+      },
+    }
+  } finally {
+    await device.close()
+  }
+}
+
+/** `config.json` of the master: a Qwen2 decoder with as many key-value heads as heads and a tied head. */
+function huggingFaceConfig(model: PretrainConfig['model'], vocabulary: ReadonlyMap<string, number>) {
+  const id = (token: string) => vocabulary.get(token) as number
+  return {
+    architectures: ['Qwen2ForCausalLM'],
+    model_type: 'qwen2',
+    dtype: 'float32',
+    hidden_size: model.hiddenSize,
+    intermediate_size: model.intermediateSize,
+    num_hidden_layers: model.layers,
+    num_attention_heads: model.heads,
+    num_key_value_heads: model.heads,
+    hidden_act: 'silu',
+    max_position_embeddings: model.contextLength,
+    rms_norm_eps: 1e-6,
+    rope_theta: 10000,
+    tie_word_embeddings: true,
+    use_sliding_window: false,
+    attention_dropout: 0,
+    vocab_size: vocabulary.size,
+    bos_token_id: null,
+    eos_token_id: id('<|end|>'),
+    pad_token_id: id('<|pad|>'),
+  }
+}
+
+async function drawBatch(
+  lessons: Lessons,
+  mix: PretrainConfig['phases'][number]['mix'],
+  { rowsPerStep }: PretrainConfig,
+): Promise<Lesson[]> {
+  const batch: Lesson[] = []
+  for (let row = 0; row < rowsPerStep; row++) batch.push(await lessons[lessons.drawKind(mix)]())
+  return batch
+}
+
+/** Weighs a row's tokens by 1/sqrt(number taught), between one vote per token and one per row: rows with many targets are the easy ones. */
+function balanced({ ids, weights, kind }: Lesson) {
+  const taught = weights.reduce((sum, weight) => sum + weight, 0)
+  return { ids, kind, weights: weights.map((weight) => weight / Math.sqrt(taught)) }
+}
+
+/** Sums of right predictions per kind of lesson. */
+class Tally {
+  private sums = new Map<string, { right: number; tokens: number }>()
+  add(kinds: Record<string, { accuracy: number; tokens: number }>): void {
+    for (const [kind, { accuracy, tokens }] of Object.entries(kinds)) {
+      const sum = this.sums.get(kind) ?? { right: 0, tokens: 0 }
+      this.sums.set(kind, { right: sum.right + accuracy * tokens, tokens: sum.tokens + tokens })
+    }
+  }
+  accuracy(): Record<string, number> {
+    return Object.fromEntries([...this.sums].sort().map(([kind, { right, tokens }]) => [kind, right / tokens]))
+  }
+  text(): string {
+    return Object.entries(this.accuracy())
+      .map(([kind, accuracy]) => `${kind} ${accuracy.toFixed(3)}`)
+      .join(' ')
+  }
+  clear(): void {
+    this.sums = new Map()
+  }
+}
