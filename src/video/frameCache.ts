@@ -21,7 +21,7 @@ export interface FrameRequest {
   source: FrameSource
   /** Seconds on the clip's own timeline. */
   times: readonly number[]
-  /** Pixels across; null keeps the stored size. */
+  /** Most pixels across; null keeps the stored size. */
   width: number | null
   signal?: AbortSignal
 }

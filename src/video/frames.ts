@@ -22,7 +22,7 @@ export interface Frame {
 }
 
 export interface ReadOptions {
-  /** Pictures are scaled to this many pixels across, keeping their shape; null keeps the stored size. */
+  /** Pictures wider than this are scaled down to it, keeping their shape; null keeps the stored size. */
   width: number | null
   deadlineSeconds: number
   signal?: AbortSignal
@@ -68,7 +68,7 @@ async function cut(path: string, times: readonly number[], options: ReadOptions)
   // The frames are stacked into one tall picture: with a single output frame, no version of ffmpeg drops or doubles any to keep time.
   // PPM is raw rgb24 behind a line with the size, so that rotation and odd pixel shapes need no arithmetic here.
   const inputs = times.flatMap((time) => ['-threads', '1', '-fflags', '+discardcorrupt', '-ss', time.toFixed(4), '-i', path])
-  const scale = options.width === null ? 'scale=iw*sar:ih' : `scale=${options.width}:'max(2,2*round(${options.width}/dar/2))'`
+  const scale = options.width === null ? 'scale=iw*sar:ih' : `scale='min(${options.width},2*round(iw*sar/2))':'max(2,2*round(min(${options.width},iw*sar)/dar/2))'`
   const branches = times.map((_, index) => `[${index}:v:0]trim=end_frame=1,setpts=0,${scale}:flags=bicubic+accurate_rnd+full_chroma_int,setsar=1,format=rgb24[f${index}]`)
   const labels = times.map((_, index) => `[f${index}]`).join('')
   const stack = times.length === 1 ? `${labels}null[out]` : `${labels}vstack=inputs=${times.length}[out]`
@@ -120,7 +120,7 @@ export async function framesInFolder(folder: FrameFolder, times: readonly number
     const path = folderFramePath(folder, time)
     try {
       const picture = sharp(path).removeAlpha().toColourspace('srgb')
-      if (options.width !== null) picture.resize({ width: options.width })
+      if (options.width !== null) picture.resize({ width: options.width, withoutEnlargement: true })
       const { data, info } = await picture.raw().toBuffer({ resolveWithObject: true })
       frames.push({ time, width: info.width, height: info.height, data })
     } catch (error) {

@@ -128,9 +128,11 @@ describe('frames', () => {
     palette[0].forEach((part, index) => expect(Math.abs(frame!.data[index]! - part)).toBeLessThan(6))
   })
 
-  test('are scaled, keeping their shape', async () => {
+  test('are scaled down, keeping their shape, and never up', async () => {
     const [frame] = value(await framesAt(film, [0.5], { ...reading, width: 48 }))
     expect(frame).toMatchObject({ width: 48, height: 32 })
+    const [same] = value(await framesAt(film, [0.5], { ...reading, width: 640 }))
+    expect(same).toMatchObject({ width, height })
   })
 
   test('more frames than one call takes', async () => {

@@ -1,0 +1,70 @@
+/**
+ * A perception thread: holds the embedded models and answers one request after another. Models are opened when first needed.
+ * It stops by message only: terminating a thread in the middle of an ONNX Runtime call aborts the process.
+ */
+import { fileURLToPath } from 'node:url'
+import { parentPort, workerData } from 'node:worker_threads'
+import { dominantColour, panelColour } from './colours.ts'
+import { openDetector } from './detector.ts'
+import { reasonOf } from './failure.ts'
+import { loadGraphModel } from './graphModel.ts'
+import { openTextReader } from './ocr.ts'
+import type { Answers, Envelope, PerceptionRequest, Reply, WorkerData } from './perception.ts'
+import { openSentenceEncoder } from './sentenceEncoder.ts'
+
+const port = parentPort
+if (port === null) throw new Error('perceptionWorker.ts runs only as a worker thread')
+const { cacheDirectory } = workerData as WorkerData
+
+const textReader = once(openTextReader)
+const sentenceEncoder = once(() => openSentenceEncoder(cacheDirectory))
+const detector = once(async () => {
+  const weights = fileURLToPath(new URL('./weights/nanodet.json', import.meta.url))
+  return openDetector(await loadGraphModel(weights, { cacheDirectory }))
+})
+
+let queue: Promise<void> = Promise.resolve()
+port.on('message', (envelope: Envelope) => {
+  queue = queue.then(() => handle(envelope))
+})
+
+async function handle({ id, request }: Envelope): Promise<void> {
+  let reply: Reply
+  const transfer: ArrayBuffer[] = []
+  try {
+    const value = await answer(request)
+    if (value instanceof Float32Array) transfer.push(value.buffer as ArrayBuffer)
+    reply = { id, ok: true, value }
+  } catch (error) {
+    reply = { id, ok: false, error: reasonOf(error) }
+  }
+  port!.postMessage(reply, transfer)
+  if (request.kind === 'close') port!.close()
+}
+
+async function answer(request: PerceptionRequest): Promise<Answers[keyof Answers]> {
+  switch (request.kind) {
+    case 'text': {
+      const lines = await (await textReader())(request.pictures, request.minimumScore)
+      return request.pictures.map((picture, index) => ({
+        lines: lines[index]!.map((line) => ({ ...line, panel: panelColour(picture, line.box) })),
+        colour: dominantColour(picture),
+      }))
+    }
+    case 'objects': {
+      const detect = await detector()
+      const found = []
+      for (const picture of request.pictures) found.push(await detect(picture, request.threshold))
+      return found
+    }
+    case 'embed':
+      return (await sentenceEncoder())(request.texts)
+    case 'close':
+      return null
+  }
+}
+
+function once<T>(open: () => Promise<T>): () => Promise<T> {
+  let opened: Promise<T> | null = null
+  return () => (opened ??= open())
+}
