@@ -1,0 +1,66 @@
+/**
+ * The configuration of a run: configs/*.yaml -> RunConfig. Assembles the option schemas that the rooms own; the only defaults that
+ * stand here are those of keys that no room owns. Unknown keys are errors (configFile.ts).
+ */
+import { z } from 'zod'
+import { configHash, readConfigFile } from './configFile.ts'
+import { engineOptions } from './engine/options.ts'
+import { grpoOptions } from './grpo/options.ts'
+import { policyOptions } from './policy/options.ts'
+import { rewardOptions } from './reward/options.ts'
+import { rolloutOptions } from './rollout/options.ts'
+import { serveOptions } from './serve/options.ts'
+import { systemsOptions } from './systems/options.ts'
+import type { Result } from './types.ts'
+
+const count = z.number().int().min(1)
+
+export const runConfig = z
+  .object({
+    name: z
+      .string()
+      .regex(/^[a-z0-9][a-z0-9_-]*$/i, { error: 'expected letters, digits, - and _, since folders are named after it' })
+      .describe('Names the run: rollouts/<name>/ and checkpoints/<name>/.'),
+    seed: z.number().int().min(0).default(0).describe('Seed of everything that is random in the run.'),
+    dataset: z
+      .object({
+        path: z.string().min(1).describe('Folder of the data set.'),
+        limit: count.nullable().default(null).describe('Use only so many questions; null: all.'),
+      })
+      .strict()
+      .describe('What the policy is trained on, or rollouts are generated for.'),
+    policy: policyOptions.describe('The master: what is trained or asked.'),
+    engine: engineOptions.prefault({}),
+    system: systemsOptions.prefault({}),
+    rollout: rolloutOptions.prefault({}),
+    reward: rewardOptions.prefault({}),
+    grpo: grpoOptions.prefault({}),
+    training: z
+      .object({
+        steps: count.default(100).describe('Policy updates on fresh rollouts.'),
+        tasksPerStep: count.default(16).describe('Tasks per step, each with a group of trajectories.'),
+        saveEvery: count.default(10).describe('Steps between checkpoints.'),
+        evaluateEvery: count.nullable().default(null).describe('Steps between evaluations; null: none while training.'),
+      })
+      .strict()
+      .prefault({}),
+    evaluation: z
+      .object({
+        path: z.string().min(1).nullable().default(null).describe('Folder of the held-out data set; null: none.'),
+        limit: count.nullable().default(null).describe('Use only so many questions; null: all.'),
+        maxTurns: z.array(count).min(1).default([1, 2, 3, 4, 5]).describe('Step budgets K that are compared.'),
+      })
+      .strict()
+      .prefault({}),
+    serve: serveOptions.prefault({}),
+  })
+  .strict()
+
+export type RunConfig = z.output<typeof runConfig>
+
+/** `overrides` are `path.to.key=value`, as given to `--set`; they win over the file. Errors name file, line and key. */
+export function loadConfig(path: string, overrides: readonly string[] = []): Promise<Result<RunConfig>> {
+  return readConfigFile(runConfig, path, overrides)
+}
+
+export { configHash }
