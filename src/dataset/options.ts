@@ -9,3 +9,19 @@ export const datasetOptions = z
   .strict()
 
 export type DatasetOptions = z.infer<typeof datasetOptions>
+
+export const miniatureOptions = z
+  .object({
+    seed: z.number().int().nonnegative().default(1).describe('Same seed: same stories, same questions and, with the same ffmpeg, same pixels.'),
+    episodes: z.number().int().positive().max(900).default(20).describe('How many episodes to render.'),
+    firstEpisode: z.number().int().nonnegative().default(0).describe('Number of the first episode; its stories and names go on from there.'),
+    split: z.string().regex(/^[a-z]+$/).default('train').describe('Name of the split, in the name of the question file.'),
+    words: z
+      .enum(['training', 'all'])
+      .default('training')
+      .describe('Which option words stories use: `training` keeps the held-out words for episodes that are never trained on.'),
+    questionsPerEpisode: z.number().int().positive().max(24).default(10).describe('Questions about each episode.'),
+  })
+  .strict()
+
+export type MiniatureOptions = z.infer<typeof miniatureOptions>

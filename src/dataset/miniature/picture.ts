@@ -32,7 +32,7 @@ interface Box {
   height: number
 }
 
-export interface Material {
+export interface PictureMaterial {
   /** Panel colours: name -> `#rrggbb`. */
   colors: Readonly<Record<string, string>>
   font: opentype.Font
@@ -40,7 +40,7 @@ export interface Material {
 }
 
 /** Reads what pictures are made of. Throws when the repository lacks one of its own files. */
-export async function loadMaterial(): Promise<Material> {
+export async function loadMaterial(): Promise<PictureMaterial> {
   const colors = JSON.parse(await readFile(new URL('colors.json', photographs), 'utf8')) as Record<string, string>
   const fontPath = createRequire(import.meta.url).resolve('dejavu-fonts-ttf/ttf/DejaVuSans-Bold.ttf')
   const fontBytes = await readFile(fontPath)
@@ -62,7 +62,7 @@ async function loadPhotograph(path: string): Promise<Photograph> {
 }
 
 /** Raw RGB of the whole picture: `PICTURE.width * PICTURE.height * 3` bytes, rows from the top. */
-export async function composePicture(scene: Scene, seed: string, material: Material): Promise<Buffer> {
+export async function composePicture(scene: Scene, seed: string, material: PictureMaterial): Promise<Buffer> {
   const dice = new Dice(`picture/${seed}`)
   const wall = drawWall(dice)
   const photo = await material.photograph(scene.object)
@@ -110,7 +110,7 @@ const OBJECT_BAND: Box = {
 }
 
 /** The panel with its word in capitals, as SVG over the whole picture. Letters are paths: system fonts may be absent. */
-function drawSign(scene: Scene, dice: Dice, material: Material): string {
+function drawSign(scene: Scene, dice: Dice, material: PictureMaterial): string {
   const fill = material.colors[scene.color]
   if (!fill) throw new Error(`sign colour "${scene.color}" is not in colors.json (${Object.keys(material.colors)})`)
   const word = scene.sign.toUpperCase()
