@@ -18,6 +18,8 @@ export interface MatmulOptions {
 export interface Ops<V> {
   shapeOf(x: V): readonly Dim[]
   scalar(value: number): V
+  /** A constant vector, rounded to the engine's floating-point type. */
+  vector(values: readonly number[]): V
 
   // Elementwise, with NumPy broadcasting.
   add(a: V, b: V): V

@@ -12,6 +12,12 @@ export interface TensorData {
   data: TensorArray
 }
 
+/** Where the rows of an output go: row r of the output, seen as [rows, width], becomes row `rows[r]` of the named tensor; -1 is dropped. */
+export interface Scatter {
+  into: string
+  rows: Int32Array
+}
+
 export interface RunRequest {
   session: string
   /** Inputs sent along with the request. */
@@ -24,6 +30,8 @@ export interface RunRequest {
   keep?: Readonly<Record<string, string>>
   /** Outputs that are added to named tensors, which are created at the first time. */
   accumulate?: Readonly<Record<string, string>>
+  /** Outputs whose rows are written into named tensors [rows, width] after the run, as with key-value caches. */
+  scatter?: Readonly<Record<string, Scatter>>
   /**
    * Outputs written straight into the memory of named tensors of the same shape, which may be inputs of the same run.
    * Safe only when the old content has a single reader, as with a key-value cache that is scattered into: the runtime does not check.

@@ -7,7 +7,7 @@ import * as ort from 'onnxruntime-node'
 import { parentPort } from 'node:worker_threads'
 import { adamwUpdate } from './adamw.ts'
 import type { EngineOptions } from './options.ts'
-import type { AdamwRequest, DeviceRequest, Envelope, Reply, RunRequest, TensorArray, TensorData } from './protocol.ts'
+import type { AdamwRequest, DeviceRequest, Envelope, Reply, RunRequest, Scatter, TensorArray, TensorData } from './protocol.ts'
 
 interface Session {
   inference: ort.InferenceSession
@@ -86,6 +86,8 @@ function sessionOptions(): ort.InferenceSession.SessionOptions {
     intraOpNumThreads: options.threads,
     interOpNumThreads: 1,
     executionMode: 'sequential',
+    // Higher levels fuse operators into ones that have no float64 kernel, and measured no faster here.
+    graphOptimizationLevel: 'basic',
     enableCpuMemArena: options.memoryArena,
     enableMemPattern: false,
     logSeverityLevel: 3,
@@ -105,14 +107,29 @@ async function run(request: RunRequest): Promise<Record<string, TensorData>> {
   for (const output of request.fetch ?? []) fetches[output] = null
   for (const output of Object.keys(request.keep ?? {})) fetches[output] = null
   for (const output of Object.keys(request.accumulate ?? {})) fetches[output] = null
+  for (const output of Object.keys(request.scatter ?? {})) fetches[output] = null
   for (const [output, name] of Object.entries(request.inPlace ?? {})) fetches[output] = residentTensor(name)
 
   const results = await session.inference.run(feeds, fetches)
   for (const [output, name] of Object.entries(request.keep ?? {})) tensors.set(name, results[output]!)
   for (const [output, name] of Object.entries(request.accumulate ?? {})) accumulate(name, results[output]!)
+  for (const [output, target] of Object.entries(request.scatter ?? {})) scatter(results[output]!, target)
   const fetched: Record<string, TensorData> = {}
   for (const output of request.fetch ?? []) fetched[output] = fromOrt(results[output]!)
   return fetched
+}
+
+function scatter(output: ort.Tensor, { into, rows }: Scatter): void {
+  const target = residentTensor(into)
+  const width = target.dims.at(-1)!
+  if (output.size !== rows.length * width) throw new Error(`Cannot scatter [${output.dims}] into ${rows.length} rows of ${into} [${target.dims}]`)
+  const from = output.data as Float32Array
+  const to = target.data as Float32Array
+  for (let row = 0; row < rows.length; row += 1) {
+    const start = rows[row]! * width
+    if (start < 0) continue
+    for (let column = 0; column < width; column += 1) to[start + column] = from[row * width + column]!
+  }
 }
 
 function accumulate(name: string, addend: ort.Tensor): void {

@@ -10,7 +10,7 @@ const optimizerKeys = {
   beta1: z.number().min(0).lt(1).default(0.9).describe("Decay of AdamW's first moment."),
   beta2: z.number().min(0).lt(1).default(0.999).describe("Decay of AdamW's second moment."),
   epsilon: z.number().positive().default(1e-8).describe("Added to the root of AdamW's second moment."),
-  microBatchTokens: z.number().int().positive().default(4096).describe('Padded tokens in one forward and backward pass: bounds memory, does not change the gradient.'),
+  microBatchTokens: z.number().int().positive().default(2048).describe('Padded tokens in one forward and backward pass: bounds memory, does not change the gradient.'),
 }
 
 export const grpoOptions = z

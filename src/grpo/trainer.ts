@@ -4,6 +4,7 @@
  */
 
 import type { Device } from '../engine/device.ts'
+import type { FloatType } from '../engine/graph.ts'
 import type { RunRequest, TensorData } from '../engine/protocol.ts'
 import { weightShapes } from '../policy/architecture.ts'
 import type { DecoderConfig } from '../policy/architecture.ts'
@@ -92,16 +93,28 @@ export class NonFiniteError extends Error {
 }
 
 /** A trainer of the policy weights on this device (see `uploadWeights`), or of `weights` when given. */
-export async function openTrainer(device: Device, config: DecoderConfig, weights?: ReadonlyMap<string, WeightTensor>): Promise<Trainer> {
+export async function openTrainer(
+  device: Device,
+  config: DecoderConfig,
+  weights?: ReadonlyMap<string, WeightTensor>,
+  float: FloatType = 'float32',
+): Promise<Trainer> {
   const shapes = weightShapes(config)
   const names = [...shapes.keys()]
   const gradientName = (name: string) => `gradient/${name}`
   const firstName = (name: string) => `first/${name}`
   const secondName = (name: string) => `second/${name}`
   const sessions = new Set<string>()
+  const scalar = (value: number): TensorData => ({ type: float, dims: [], data: floatArray(float, 1).fill(value) })
   let step = 0
 
-  if (weights !== undefined) await uploadWeights(device, config, weights)
+  /** What an earlier trainer on this device, or an earlier state of this one, left behind. */
+  async function forgetOptimizer(): Promise<void> {
+    await device.remove(names.flatMap((name) => [gradientName(name), firstName(name), secondName(name)]))
+  }
+
+  await forgetOptimizer()
+  if (weights !== undefined) await uploadWeights(device, config, weights, 'policy', float)
 
   async function session(key: string, build: () => Uint8Array): Promise<string> {
     const name = `trainer/${key}`
@@ -170,7 +183,7 @@ export async function openTrainer(device: Device, config: DecoderConfig, weights
     },
 
     async score(rows, { microBatchTokens, temperature, weights: set }) {
-      const key = await session('score', () => scoreGraph(config).build())
+      const key = await session('score', () => scoreGraph(config, float).build())
       const request = { session: key, temperature, bind: bindWeights(config, set) }
       const { outputs } = await runAll(rows, microBatchTokens, request, () => ({}), ['logprobs'])
       return outputs[0]!
@@ -180,9 +193,9 @@ export async function openTrainer(device: Device, config: DecoderConfig, weights
       const kl = objective.klCoefficient > 0
       const { klBiasCorrection } = objective
       const variant = kl ? (klBiasCorrection ? 'policy+kl*ratio' : 'policy+kl') : 'policy'
-      const key = await session(variant, () => policyGraph(config, { kl, klBiasCorrection }).build())
+      const key = await session(variant, () => policyGraph(config, { kl, klBiasCorrection }, float).build())
       const columns = ({ members }: MicroBatch): Record<string, TensorData> => {
-        const each = (of: (row: PolicyTrainingRow, index: number) => number) => column(members.map((member) => rows[member]!), of)
+        const each = (of: (row: PolicyTrainingRow, index: number) => number) => column(float, members.map((member) => rows[member]!), of)
         return {
           oldLogprobs: each((row, index) => row.oldLogprobs[index]!),
           advantages: each((row) => row.advantage),
@@ -198,9 +211,9 @@ export async function openTrainer(device: Device, config: DecoderConfig, weights
     },
 
     async forwardBackwardSupervised(rows, { microBatchTokens }) {
-      const key = await session('supervised', () => supervisedGraph(config).build())
+      const key = await session('supervised', () => supervisedGraph(config, float).build())
       const columns = ({ members }: MicroBatch) => ({
-        tokenWeights: column(members.map((member) => rows[member]!), (row, index) => row.tokenWeights[index]!),
+        tokenWeights: column(float, members.map((member) => rows[member]!), (row, index) => row.tokenWeights[index]!),
       })
       const request = { session: key, temperature: 1, accumulate: gradientsInto }
       const { loss, outputs } = await runAll(rows, microBatchTokens, request, columns, ['logprobs', 'correct'])
@@ -232,7 +245,7 @@ export async function openTrainer(device: Device, config: DecoderConfig, weights
     discardGradients,
 
     async keepReference(reference) {
-      if (reference !== undefined) await uploadWeights(device, config, reference, 'reference')
+      if (reference !== undefined) await uploadWeights(device, config, reference, 'reference', float)
       else for (const name of names) await device.copy(residentName('policy', name), residentName('reference', name))
     },
 
@@ -241,21 +254,21 @@ export async function openTrainer(device: Device, config: DecoderConfig, weights
       if (step > 0) {
         const keys = names.flatMap((name) => [firstName(name), secondName(name)])
         const moments = await device.download(keys)
-        keys.forEach((key, index) => optimizer.set(key, { shape: moments[index]!.dims, data: moments[index]!.data as Float32Array }))
+        keys.forEach((key, index) => optimizer.set(key, { shape: moments[index]!.dims, data: Float32Array.from(moments[index]!.data as Float32Array) }))
       }
       return { weights: await downloadWeights(device, config), optimizer, step }
     },
 
     async load(state) {
-      await uploadWeights(device, config, state.weights)
-      await device.remove(names.flatMap((name) => [gradientName(name), firstName(name), secondName(name)]))
+      await uploadWeights(device, config, state.weights, 'policy', float)
+      await forgetOptimizer()
       const moments = new Map<string, TensorData>()
       if (state.optimizer !== undefined && state.optimizer.size > 0) {
         for (const name of names) {
           for (const key of [firstName(name), secondName(name)]) {
             const tensor = state.optimizer.get(key)
             if (tensor === undefined) throw new Error(`The optimizer's state lacks ${key}`)
-            moments.set(key, { type: 'float32', dims: tensor.shape, data: tensor.data })
+            moments.set(key, { type: float, dims: tensor.shape, data: float === 'float32' ? tensor.data : Float64Array.from(tensor.data) })
           }
         }
       }
@@ -270,17 +283,17 @@ export async function openTrainer(device: Device, config: DecoderConfig, weights
   }
 }
 
-function scalar(value: number): TensorData {
-  return { type: 'float32', dims: [], data: Float32Array.of(value) }
-}
-
 /** One number per position of each row, in a row. */
-function column<R extends ScoreRow>(rows: readonly R[], of: (row: R, index: number) => number): TensorData {
-  const data = new Float32Array(rows.reduce((sum, { positions }) => sum + positions.length, 0))
+function column<R extends ScoreRow>(float: FloatType, rows: readonly R[], of: (row: R, index: number) => number): TensorData {
+  const data = floatArray(float, rows.reduce((sum, { positions }) => sum + positions.length, 0))
   let offset = 0
   for (const row of rows) {
     for (let index = 0; index < row.positions.length; index += 1) data[offset + index] = of(row, index)
     offset += row.positions.length
   }
-  return { type: 'float32', dims: [data.length], data }
+  return { type: float, dims: [data.length], data }
+}
+
+function floatArray(float: FloatType, length: number): Float32Array | Float64Array {
+  return float === 'float32' ? new Float32Array(length) : new Float64Array(length)
 }

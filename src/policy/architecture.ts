@@ -139,9 +139,11 @@ export function embed<V>(ops: Ops<V>, weights: Weights<V>, ids: V): V {
  * [T, 1] for one run of positions, [B, 1, T, 1] when rows of the batch stand at different ones.
  */
 export function rotaryAngles<V>(ops: Ops<V>, config: DecoderConfig, positions: V): Rotary<V> {
-  const half = config.headSize / 2
-  const exponents = ops.multiply(ops.range(half), ops.scalar((-Math.log(config.ropeTheta) * 2) / config.headSize))
-  const angles = ops.multiply(positions, ops.exp(exponents))
+  // Rounded where Hugging Face rounds to float32, so that angles agree to the last bit.
+  const frequencies = Array.from({ length: config.headSize / 2 }, (_, i) =>
+    Math.fround(1 / Math.fround(config.ropeTheta ** Math.fround((2 * i) / config.headSize))),
+  )
+  const angles = ops.multiply(positions, ops.vector(frequencies))
   return { cos: ops.cos(angles), sin: ops.sin(angles) }
 }
 

