@@ -1,0 +1,96 @@
+/**
+ * The decoder's forward pass over new tokens with a paged key-value cache (Kwon et al. 2023, arXiv:2309.06180), as one ONNX graph:
+ * prefilling a prompt, continuing a conversation and decoding one token differ only in how many new tokens a row brings.
+ * It does not decide which rows run, own pages, or sample: see `decoder.ts`.
+ */
+
+import { Graph, product } from '../engine/graph.ts'
+import type { Value } from '../engine/graph.ts'
+import { graphOps } from '../engine/graph-ops.ts'
+import { attentionScale, decoderLayer, embed, head, rotaryAngles, weightShapes } from './architecture.ts'
+import type { Attend, DecoderConfig } from './architecture.ts'
+
+/** Positions in a page. Pages are copied for each attention, so a page should be a few kilobytes per head. */
+export const PAGE_SIZE = 16
+
+/** Added to attention scores that must not count; what stands there is finite, so nothing can become NaN. */
+const MASKED = -1e9
+
+/** The cache's tensors on the device, and the graph's input and output of each: the cached rows, and those of the new tokens. */
+export function cacheTensors(config: DecoderConfig): { input: string; output: string; resident: string }[] {
+  return Array.from({ length: config.layers }, (_, layer) =>
+    ['keys', 'values'].map((kind) => ({ input: `${kind}.${layer}`, output: `${kind}.${layer}.new`, resident: `cache/${kind}.${layer}` })),
+  ).flat()
+}
+
+/** Rows of a cache tensor of this many pages: [pages * keyValueHeads * PAGE_SIZE, headSize]; a page's heads stand below one another. */
+export function cacheRows(config: DecoderConfig, pages: number): number {
+  return pages * config.keyValueHeads * PAGE_SIZE
+}
+
+/** Row of a cache tensor that holds a head's key or value at an offset in a page. */
+export function cacheRow(config: DecoderConfig, page: number, head: number, offset: number): number {
+  return (page * config.keyValueHeads + head) * PAGE_SIZE + offset
+}
+
+/**
+ * Inputs: the weights by name; the caches;
+ * `ids` int32 [B, T]: new tokens, padded at the right with anything;
+ * `starts` float32 [B]: how many positions of the row are cached already;
+ * `pages` int64 [B, N], N >= 1: the row's pages in order that hold those; any page behind its end;
+ * `rows` int32 [B]: index b * T + t of each row's last new token.
+ * Outputs: `logits` [B, vocabularySize] after each row's last new token; the new keys and values [B, keyValueHeads, T, headSize],
+ * which the caller writes into the caches. (ONNX Runtime's Node binding copies every output, so caches cannot be outputs.)
+ */
+export function decodeGraph(config: DecoderConfig): Graph {
+  const graph = new Graph()
+  const ops = graphOps(graph)
+  const { heads, keyValueHeads: groups, headSize } = config
+  const shared = heads / groups
+  const weights = new Map([...weightShapes(config)].map(([name, shape]) => [name, graph.input(name, 'float32', shape)]))
+  const ids = graph.input('ids', 'int32', ['B', 'T'])
+  const starts = graph.input('starts', 'float32', ['B'])
+  const pages = graph.input('pages', 'int64', ['B', 'N'])
+  const rows = graph.input('rows', 'int32', ['B'])
+  const caches = new Map(cacheTensors(config).map(({ input }) => [input, graph.input(input, 'float32', ['R', headSize])]))
+
+  // Blocks of PAGE_SIZE cache rows, one for each page and head: [B, groups, N].
+  const firstBlocks = graph.emit('Mul', [ops.reshape(pages, ['B', 1, 'N']), graph.constant('int64', [], [groups])], 'int64', ['B', 1, 'N'])
+  const blocks = graph.emit('Add', [firstBlocks, graph.constant('int64', [1, groups, 1], [...Array(groups).keys()])], 'int64', ['B', groups, 'N'])
+  const cached = product(PAGE_SIZE, 'N')
+  const cachedRows = (name: string): Value => {
+    const paged = ops.reshape(caches.get(name)!, ['P', PAGE_SIZE * headSize])
+    const gathered = graph.emit('Gather', [paged, blocks], 'float32', ['B', groups, 'N', PAGE_SIZE * headSize], { attributes: { axis: 0 } })
+    return ops.reshape(gathered, ['B', groups, cached, headSize])
+  }
+
+  const firstPositions = ops.reshape(starts, ['B', 1, 1, 1])
+  const rotary = rotaryAngles(ops, config, ops.add(firstPositions, ops.reshape(ops.range('T'), ['T', 1])))
+  // A cached position counts when it lies before the row's first new one: [B, 1, 1, cached].
+  const counts = ops.greater(firstPositions, ops.reshape(ops.range(cached), [1, 1, 1, cached]))
+  const cachedBias = ops.multiply(ops.subtract(ops.scalar(1), counts), ops.scalar(MASKED))
+  const freshBias = ops.causalBias('T')
+
+  // Attention over cached and new positions in one softmax, without copying the keys and values together.
+  const attend: Attend<Value> = (layer, q, k, v) => {
+    graph.output(`keys.${layer}.new`, k)
+    graph.output(`values.${layer}.new`, v)
+    const scale = attentionScale(config)
+    const queries = ops.reshape(q, ['B', groups, product(shared, 'T'), headSize])
+    const cachedScores = ops.add(ops.matmul(queries, cachedRows(`keys.${layer}`), { transposeRight: true, scale }), cachedBias)
+    const perHead = ops.reshape(ops.matmul(queries, k, { transposeRight: true, scale }), ['B', groups, shared, 'T', 'T'])
+    const freshScores = ops.reshape(ops.add(perHead, freshBias), ['B', groups, product(shared, 'T'), 'T'])
+    const weights = ops.softmax(ops.concat([cachedScores, freshScores], 3))
+    const [toCached, toFresh] = graph.emitMany('Split', [weights, graph.sizesOf([cached, 'T'])], [cachedScores, freshScores], { attributes: { axis: 3 } })
+    const context = ops.add(ops.matmul(toCached!, cachedRows(`values.${layer}`)), ops.matmul(toFresh!, v))
+    return ops.reshape(context, ['B', heads, 'T', headSize])
+  }
+
+  let hidden = embed(ops, weights, ops.reshape(ids, [product('B', 'T')]))
+  for (let layer = 0; layer < config.layers; layer += 1) {
+    const isLast = layer === config.layers - 1
+    hidden = decoderLayer(ops, config, weights, layer, hidden, { batch: 'B', time: 'T' }, rotary, attend, isLast ? { rows } : {})
+  }
+  graph.output('logits', head(ops, config, weights, hidden))
+  return graph
+}
