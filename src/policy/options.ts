@@ -7,7 +7,8 @@ const checkpointPolicyOptions = z
   .object({
     type: z.literal('checkpoint'),
     path: z.string().min(1).describe('Hugging Face model directory'),
-    rows: z.number().int().positive().default(128).describe('Conversations decoded together; bounds the memory of key-value caches'),
+    rows: z.number().int().positive().default(128).describe('Conversations sampled at the same time; others wait'),
+    cacheTokens: z.number().int().positive().default(65_536).describe('Tokens whose keys and values are kept in all; bounds the memory of sampling'),
   })
   .strict()
 

@@ -1,0 +1,167 @@
+/**
+ * The policy that is trained: a Qwen2 decoder on the engine's device, with its tokenizer. Sampling reads the very weights that a
+ * trainer on the same device changes; after each change `bumpVersion` must be called.
+ * Reads no files (a loaded checkpoint is given to it) and does not train.
+ */
+import { openDevice } from '../engine/device.ts'
+import type { Device } from '../engine/device.ts'
+import type { EngineOptions } from '../engine/options.ts'
+import type { Failure, FailureKind, GenerateRequest, Generation, Policy, Result } from '../types.ts'
+import { decoderConfig } from './architecture.ts'
+import type { DecoderConfig } from './architecture.ts'
+import { openDecoder } from './decoder.ts'
+import type { Decoder } from './decoder.ts'
+import { stopCheck } from './stopping.ts'
+import { openTokenizer } from './tokenizer.ts'
+import type { TextTokenizer, TokenizerSource } from './tokenizer.ts'
+import { uploadWeights } from './weights.ts'
+import type { WeightTensor } from './weights.ts'
+
+/** What a policy is made of; a loaded `Checkpoint` is one. */
+export interface PolicySource extends TokenizerSource {
+  weights: ReadonlyMap<string, WeightTensor>
+}
+
+export interface EmbeddedPolicyOptions {
+  /** What it is called in reports and versions: the run's name, or the checkpoint's path. */
+  name: string
+  /** The training step that the weights come from. */
+  step: number
+  /** See `policyOptions`. */
+  rows: number
+  cacheTokens: number
+  engine: EngineOptions
+}
+
+/** Fails when the configuration, the weights or the tokenizer are incomplete or not supported, naming what is wrong. */
+export async function openPolicy(source: PolicySource, options: EmbeddedPolicyOptions): Promise<Result<EmbeddedPolicy>> {
+  const tokenizer = openTokenizer(source, options.name)
+  if (!tokenizer.ok) return tokenizer
+  let device: Device | null = null
+  try {
+    const config = decoderConfig(source.config)
+    if (tokenizer.value.vocabularySize > config.vocabularySize) {
+      throw new Error(`the tokenizer knows ${tokenizer.value.vocabularySize} tokens, the model ${config.vocabularySize} (vocab_size)`)
+    }
+    device = await openDevice(options.engine)
+    await uploadWeights(device, config, source.weights)
+    const decoder = await openDecoder(device, config, options)
+    return { ok: true, value: new EmbeddedPolicy(device, config, tokenizer.value, decoder, options) }
+  } catch (error) {
+    await device?.close()
+    return { ok: false, failure: { boundary: 'policy', kind: 'bad_file', message: `${options.name}: ${(error as Error).message}` } }
+  }
+}
+
+export class EmbeddedPolicy implements Policy {
+  readonly name: string
+  readonly contextLength: number
+  private step: number
+  /** Checks by their stop strings: each remembers which tokens can complete one. */
+  private readonly stopChecks = new Map<string, (sampled: readonly number[]) => boolean>()
+
+  constructor(
+    /** Holds the weights under `residentName('policy', ...)`. */
+    readonly device: Device,
+    readonly config: DecoderConfig,
+    readonly tokenizer: TextTokenizer,
+    private readonly decoder: Decoder,
+    options: EmbeddedPolicyOptions,
+  ) {
+    this.name = options.name
+    this.step = options.step
+    this.contextLength = Math.min(config.contextLength, options.cacheTokens)
+  }
+
+  get version(): string {
+    return `${this.name}@${this.step}`
+  }
+
+  /** The weights on the device are now those of this training step. Drops all kept caches, which the old weights made. */
+  bumpVersion(step: number): void {
+    this.step = step
+    this.decoder.dropCaches()
+  }
+
+  async generate(request: GenerateRequest): Promise<Result<Generation>> {
+    const begin = performance.now()
+    const { version } = this
+    const { sampling } = request
+    const fail = (kind: FailureKind, problem: string): { ok: false; failure: Failure } => ({ ok: false, failure: { boundary: 'policy', kind, message: `policy ${version}: ${problem}` } })
+    let ids: readonly number[]
+    try {
+      ids = request.promptIds ?? this.tokenizer.encodePrompt(request.messages)
+    } catch (error) {
+      return fail('bad_request', `the chat template refuses these messages: ${(error as Error).message}`)
+    }
+    const unknown = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= this.config.vocabularySize)
+    if (unknown !== undefined) return fail('bad_request', `token id ${unknown} in the prompt, expected 0 to ${this.config.vocabularySize - 1}`)
+    if (ids.length === 0) return fail('bad_request', 'the prompt is empty')
+    if (!(sampling.temperature >= 0) || !Number.isInteger(sampling.maxTokens) || sampling.maxTokens < 1) {
+      return fail('bad_request', `temperature ${sampling.temperature} and maxTokens ${sampling.maxTokens}, expected at least 0 and at least 1`)
+    }
+    if (ids.length + sampling.maxTokens > this.contextLength) {
+      return fail('context_limit', `prompt of ${ids.length} tokens and ${sampling.maxTokens} to write exceed the context of ${this.contextLength}; nothing was cut`)
+    }
+    const stopped = this.stopCheck(sampling.stop)
+    const outcome = await this.decoder.generate({
+      ids,
+      maxTokens: sampling.maxTokens,
+      temperature: sampling.temperature,
+      seed: request.seed,
+      isEnd: (sampled) => this.tokenizer.endIds.has(sampled.at(-1)!) || stopped(sampled),
+      session: request.session,
+      signal: request.signal,
+    })
+    if (outcome.kind === 'cancelled') return fail('cancelled', 'cancelled by the caller')
+    if (outcome.kind === 'not_finite') {
+      return fail('bad_response', `the distribution after ${ids.length + outcome.after} tokens is not finite; the weights are damaged, go back to an earlier checkpoint`)
+    }
+    // The end-of-message token is sampled and trained on, but no part of the text.
+    const written = this.tokenizer.endIds.has(outcome.ids.at(-1)!) ? outcome.ids.slice(0, -1) : outcome.ids
+    return {
+      ok: true,
+      value: {
+        text: this.tokenizer.decode(written),
+        tokenIds: outcome.ids,
+        logprobs: outcome.logprobs,
+        finishReason: outcome.kind,
+        version,
+        usage: {
+          calls: 1,
+          promptTokens: ids.length,
+          completionTokens: outcome.ids.length,
+          frames: 0,
+          seconds: (performance.now() - begin) / 1000,
+          costUsd: 0,
+          cached: 0,
+        },
+      },
+    }
+  }
+
+  endSession(session: string): void {
+    this.decoder.endSession(session)
+  }
+
+  /** What the decoder ran, for reports. */
+  statistics(): ReturnType<Decoder['statistics']> {
+    return this.decoder.statistics()
+  }
+
+  /** Closes the device too: a trainer on it must be closed before. */
+  async close(): Promise<void> {
+    await this.decoder.close()
+    await this.device.close()
+  }
+
+  private stopCheck(stop: readonly string[]): (sampled: readonly number[]) => boolean {
+    const key = JSON.stringify(stop)
+    let check = this.stopChecks.get(key)
+    if (!check) {
+      check = stopCheck(this.tokenizer, stop)
+      this.stopChecks.set(key, check)
+    }
+    return check
+  }
+}
