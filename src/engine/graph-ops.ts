@@ -152,10 +152,6 @@ export function graphOps(graph: Graph): Ops<Value> {
     return graph.differentiate(y, [x], (g) => [graph.emit('Expand', [reshape(g, kept), graph.sizesOf(x.shape)], x.type, x.shape)])
   }
 
-  function max(x: Value): Value {
-    return graph.emit('ReduceMax', [x], x.type, [], { attributes: { keepdims: 0 } })
-  }
-
   function argMax(x: Value): Value {
     return graph.emit('ArgMax', [x], 'int64', x.shape.slice(0, -1), { attributes: { axis: x.shape.length - 1, keepdims: 0 } })
   }
@@ -386,7 +382,6 @@ export function graphOps(graph: Graph): Ops<Value> {
     concat,
     slice,
     sum,
-    max,
     argMax,
     gatherRows,
     pick,

@@ -46,7 +46,6 @@ export interface Ops<V> {
 
   // Reductions.
   sum(x: V, axes: readonly number[], keepDims: boolean): V
-  max(x: V): V
   /** Index of the largest entry along the last axis, as an integer tensor. Not differentiable. */
   argMax(x: V): V
 

@@ -115,7 +115,11 @@ async function run(request: RunRequest): Promise<Record<string, TensorData>> {
   for (const [output, name] of Object.entries(request.accumulate ?? {})) accumulate(name, results[output]!)
   for (const [output, target] of Object.entries(request.scatter ?? {})) scatter(results[output]!, target)
   const fetched: Record<string, TensorData> = {}
-  for (const output of request.fetch ?? []) fetched[output] = fromOrt(results[output]!)
+  for (const output of request.fetch ?? []) {
+    // What is fetched is moved to the caller, so what also stays here is copied.
+    const stays = output in (request.keep ?? {}) || output in (request.accumulate ?? {}) || output in (request.inPlace ?? {})
+    fetched[output] = stays ? copyOf(results[output]!) : fromOrt(results[output]!)
+  }
   return fetched
 }
 
