@@ -1,0 +1,81 @@
+/** The agents room's door: opens the grounding and the vision agent that the options name. */
+import { join } from 'node:path'
+import { openCache } from './cache.ts'
+import { cachedEmbed } from './embeddings.ts'
+import { openChatEndpoint } from './endpoint.ts'
+import { openGroundingEmbedded } from './groundingEmbedded.ts'
+import { openGroundingEndpoint } from './groundingEndpoint.ts'
+import type { AgentsOptions } from './options.ts'
+import { openPerception } from './perception.ts'
+import type { Perception } from './perception.ts'
+import type { Embed } from './relevance.ts'
+import { openStore } from './store.ts'
+import { openVisionDescriptions } from './visionDescriptions.ts'
+import { openVisionEmbedded } from './visionEmbedded.ts'
+import { openVisionEndpoint } from './visionEndpoint.ts'
+import { openFrameReader } from '../video/index.ts'
+import type { FrameReader } from '../video/index.ts'
+import type { Agents, GroundingAgent, Result, VisionAgent } from '../types.ts'
+
+export { agentsOptions } from './options.ts'
+export type { AgentsOptions } from './options.ts'
+export { queryKind } from './query.ts'
+export type { QueryKind } from './query.ts'
+
+export type OpenAgents = Agents & {
+  /** Finishes what was asked for, writes what is cached, stops the threads. */
+  close(): Promise<void>
+}
+
+/** Opens both agents; models load with the first request that needs them. Fails when an endpoint's key is not set. */
+export async function openAgents(options: AgentsOptions): Promise<Result<OpenAgents>> {
+  const inCache = (name: string) => (options.cacheDirectory === null ? null : join(options.cacheDirectory, name))
+  const perception = openPerception({ threads: options.threads, cacheDirectory: inCache('models') })
+  const answers = openStore(inCache('answers.jsonl'))
+  const percepts = openStore(inCache('percepts.jsonl'))
+  const vectors = openStore(inCache('embeddings.jsonl'))
+  const shared: Shared = {
+    frames: openFrameReader(options.video),
+    perception,
+    embed: cachedEmbed(perception.embed, vectors),
+    answers: openCache(answers, { replay: options.replay }),
+    // The embedded models answer the same again: there is nothing to replay.
+    percepts: openCache(percepts, { replay: false }),
+  }
+  const grounding = openGrounding(options.grounding, shared)
+  if (!grounding.ok) return grounding
+  const vision = openVision(options.vision, shared)
+  if (!vision.ok) return vision
+  const close = async () => {
+    await perception.close()
+    await Promise.all([answers.settled(), percepts.settled(), vectors.settled()])
+  }
+  return { ok: true, value: { grounding: grounding.value, vision: vision.value, close } }
+}
+
+interface Shared {
+  frames: FrameReader
+  perception: Perception
+  embed: Embed
+  answers: ReturnType<typeof openCache>
+  percepts: ReturnType<typeof openCache>
+}
+
+function openGrounding(options: AgentsOptions['grounding'], shared: Shared): Result<GroundingAgent> {
+  if (options.type === 'embedded') return { ok: true, value: openGroundingEmbedded(shared.embed, options) }
+  const endpoint = openChatEndpoint('grounding', options)
+  return endpoint.ok ? { ok: true, value: openGroundingEndpoint(endpoint.value, shared.answers, options.model) } : endpoint
+}
+
+function openVision(options: AgentsOptions['vision'], shared: Shared): Result<VisionAgent> {
+  switch (options.type) {
+    case 'embedded':
+      return { ok: true, value: openVisionEmbedded({ ...shared, cache: shared.percepts }, options) }
+    case 'descriptions':
+      return { ok: true, value: openVisionDescriptions(shared.embed, options) }
+    case 'endpoint': {
+      const endpoint = openChatEndpoint('vision', options)
+      return endpoint.ok ? { ok: true, value: openVisionEndpoint(endpoint.value, shared.frames, shared.answers, options) } : endpoint
+    }
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * Vision behind a chat endpoint with image inputs: frames of the clips as JPEG, then the master's query (spec 1.7, row 19).
+ * The number of pictures stated is the number sent. The question and its options are not given, nor are boxes.
+ */
+import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
+import sharp from 'sharp'
+import type { AnswerCache } from './cache.ts'
+import type { ChatEndpoint, ChatReply } from './endpoint.ts'
+import { failed } from './failure.ts'
+import { oneCall, secondsSince } from './usage.ts'
+import { clipSeconds } from './visionEmbedded.ts'
+import { uniformTimes } from '../video/index.ts'
+import type { Frame, FrameReader } from '../video/index.ts'
+import type { Clip, Result, VisionAgent } from '../types.ts'
+
+const instructions = [
+  'You look at still pictures from a video on behalf of someone who cannot see them, and report what they show.',
+  'Tell only what is visible: people, what they do, objects, places, colours, and any writing, word for word. Be brief and concrete.',
+  'If the pictures do not show what is asked for, say so plainly and do not guess.',
+].join('\n')
+
+export interface EndpointVisionOptions {
+  model: string
+  /** Pictures per look; several clips share them evenly. */
+  framesPerLook: number
+  width: number
+  jpegQuality: number
+}
+
+export function openVisionEndpoint(endpoint: ChatEndpoint, frames: FrameReader, cache: AnswerCache, options: EndpointVisionOptions): VisionAgent {
+  return {
+    name: `endpoint:${options.model}`,
+    async look({ clips, query }, { signal }) {
+      const begin = performance.now()
+      const pictures = await gather(clips, frames, options, signal)
+      if (!pictures.ok) return pictures
+      const messages = prompt(pictures.value, query)
+      const answered = await cache.answer<ChatReply>({
+        content: ['vision', endpoint.identity, messages],
+        boundary: 'vision',
+        what: `looking at ${clips.map(({ id }) => id).join(', ')} with ${options.model}`,
+        signal,
+        answer: (shared) => endpoint.ask(messages, shared),
+      })
+      if (!answered.ok) return answered
+      const { value, cached } = answered.value
+      const seen = pictures.value.map(({ clipId, time }) => ({ clipId, time }))
+      const spent = cached ? { cached: 1 } : value.usage
+      return { ok: true, value: { text: value.text.trim(), frames: seen, usage: oneCall({ ...spent, frames: seen.length, seconds: secondsSince(begin) }) } }
+    },
+  }
+}
+
+interface Picture {
+  clipId: string
+  time: number
+  /** JPEG as a data URL. */
+  url: string
+}
+
+async function gather(clips: readonly Clip[], reader: FrameReader, options: EndpointVisionOptions, signal: AbortSignal | undefined): Promise<Result<Picture[]>> {
+  const perClip = Math.max(1, Math.floor(options.framesPerLook / clips.length))
+  const pictures: Picture[] = []
+  for (const clip of clips) {
+    const read = await reader.read({ source: clip.source, times: uniformTimes(clipSeconds(clip), perClip), width: options.width, signal })
+    if (!read.ok) return failed(read.failure.boundary, read.failure.kind, `clip ${clip.id}: ${read.failure.message}`)
+    for (const frame of read.value) pictures.push({ clipId: clip.id, time: frame.time, url: await dataUrl(frame, options.jpegQuality) })
+  }
+  return { ok: true, value: pictures }
+}
+
+async function dataUrl({ width, height, data }: Frame, quality: number): Promise<string> {
+  const jpeg = await sharp(data, { raw: { width, height, channels: 3 } }).jpeg({ quality }).toBuffer()
+  return `data:image/jpeg;base64,${jpeg.toString('base64')}`
+}
+
+function prompt(pictures: readonly Picture[], query: string): ChatCompletionMessageParam[] {
+  const clips = [...new Set(pictures.map(({ clipId }) => clipId))]
+  const spans = clips.map((clipId) => {
+    const times = pictures.filter((picture) => picture.clipId === clipId).map(({ time }) => `${time.toFixed(1)} s`)
+    return `${times.length} of clip ${clipId}, at ${times.join(', ')}`
+  })
+  return [
+    { role: 'system', content: instructions },
+    {
+      role: 'user',
+      content: [
+        ...pictures.map(({ url }) => ({ type: 'image_url' as const, image_url: { url } })),
+        { type: 'text' as const, text: `There are ${pictures.length} pictures, in the order of the video: ${spans.join('; ')}.\n\nWhat is asked for: ${query}` },
+      ],
+    },
+  ]
+}
