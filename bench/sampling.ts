@@ -21,7 +21,8 @@ const weights = initializeWeights(shape, { seed: 1, embeddingScale: 0.1, previou
 
 const opened = await openPolicy(
   { config, weights, tokenizer: files.tokenizerJson, tokenizerConfig: files.tokenizerConfig, chatTemplate: files.chatTemplate, generationConfig: null },
-  { name: 'bench', step: 0, rows: 128, cacheTokens: 65_536, engine: { threads: 2, memoryArena: true } },
+  { threads: 2, memoryArena: true },
+  { name: 'bench', rows: 128, cacheTokens: 65_536 },
 )
 if (!opened.ok) throw new Error(opened.failure.message)
 const policy = opened.value

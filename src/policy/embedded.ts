@@ -11,6 +11,7 @@ import { decoderConfig } from './architecture.ts'
 import type { DecoderConfig } from './architecture.ts'
 import { openDecoder } from './decoder.ts'
 import type { Decoder } from './decoder.ts'
+import type { CheckpointPolicyOptions } from './options.ts'
 import { stopCheck } from './stopping.ts'
 import { openTokenizer } from './tokenizer.ts'
 import type { TextTokenizer, TokenizerSource } from './tokenizer.ts'
@@ -22,20 +23,16 @@ export interface PolicySource extends TokenizerSource {
   weights: ReadonlyMap<string, WeightTensor>
 }
 
-export interface EmbeddedPolicyOptions {
+export interface EmbeddedPolicySettings extends Pick<CheckpointPolicyOptions, 'rows' | 'cacheTokens'> {
   /** What it is called in reports and versions: the run's name, or the checkpoint's path. */
   name: string
-  /** The training step that the weights come from. */
-  step: number
-  /** See `policyOptions`. */
-  rows: number
-  cacheTokens: number
-  engine: EngineOptions
+  /** The training step that the weights come from; 0 when absent. */
+  step?: number
 }
 
 /** Fails when the configuration, the weights or the tokenizer are incomplete or not supported, naming what is wrong. */
-export async function openPolicy(source: PolicySource, options: EmbeddedPolicyOptions): Promise<Result<EmbeddedPolicy>> {
-  const tokenizer = openTokenizer(source, options.name)
+export async function openPolicy(source: PolicySource, engine: EngineOptions, settings: EmbeddedPolicySettings): Promise<Result<EmbeddedPolicy>> {
+  const tokenizer = openTokenizer(source, settings.name)
   if (!tokenizer.ok) return tokenizer
   let device: Device | null = null
   try {
@@ -43,13 +40,13 @@ export async function openPolicy(source: PolicySource, options: EmbeddedPolicyOp
     if (tokenizer.value.vocabularySize > config.vocabularySize) {
       throw new Error(`the tokenizer knows ${tokenizer.value.vocabularySize} tokens, the model ${config.vocabularySize} (vocab_size)`)
     }
-    device = await openDevice(options.engine)
+    device = await openDevice(engine)
     await uploadWeights(device, config, source.weights)
-    const decoder = await openDecoder(device, config, options)
-    return { ok: true, value: new EmbeddedPolicy(device, config, tokenizer.value, decoder, options) }
+    const decoder = await openDecoder(device, config, settings)
+    return { ok: true, value: new EmbeddedPolicy(device, config, tokenizer.value, decoder, settings) }
   } catch (error) {
     await device?.close()
-    return { ok: false, failure: { boundary: 'policy', kind: 'bad_file', message: `${options.name}: ${(error as Error).message}` } }
+    return { ok: false, failure: { boundary: 'policy', kind: 'bad_file', message: `${settings.name}: ${(error as Error).message}` } }
   }
 }
 
@@ -66,11 +63,11 @@ export class EmbeddedPolicy implements Policy {
     readonly config: DecoderConfig,
     readonly tokenizer: TextTokenizer,
     private readonly decoder: Decoder,
-    options: EmbeddedPolicyOptions,
+    settings: EmbeddedPolicySettings,
   ) {
-    this.name = options.name
-    this.step = options.step
-    this.contextLength = Math.min(config.contextLength, options.cacheTokens)
+    this.name = settings.name
+    this.step = settings.step ?? 0
+    this.contextLength = Math.min(config.contextLength, settings.cacheTokens)
   }
 
   get version(): string {

@@ -1,7 +1,15 @@
 /** Models that several tests of this room read: the golden one (../shared, may be absent) and a small one made here. */
 import { existsSync, readFileSync } from 'node:fs'
+import { readSafetensors } from '../../src/checkpoint/safetensors.ts'
+import { Graph } from '../../src/engine/graph.ts'
+import { graphOps } from '../../src/engine/graph-ops.ts'
+import { decoderLogits, weightShapes } from '../../src/policy/architecture.ts'
+import { openPolicy } from '../../src/policy/embedded.ts'
+import type { EmbeddedPolicy, EmbeddedPolicySettings, PolicySource } from '../../src/policy/embedded.ts'
+import { initializeWeights } from '../../src/policy/initialize.ts'
 import type { TokenizerSource, TextTokenizer } from '../../src/policy/tokenizer.ts'
 import { openTokenizer } from '../../src/policy/tokenizer.ts'
+import { bindWeights } from '../../src/policy/weights.ts'
 import { buildWordTokenizer } from '../../src/policy/wordTokenizer.ts'
 
 export const goldenDirectory = '../shared/golden/trl-grpo'
@@ -34,13 +42,61 @@ export function tokenizerFrom(source: TokenizerSource): TextTokenizer {
 }
 
 export function goldenTokenizer(): TextTokenizer {
+  return tokenizerFrom(goldenTokenizerSource())
+}
+
+function goldenTokenizerSource(): TokenizerSource {
   const directory = `${goldenDirectory}/tiny-qwen2`
   const json = (name: string) => JSON.parse(readFileSync(`${directory}/${name}`, 'utf8')) as Record<string, unknown>
-  return tokenizerFrom({
+  return {
     tokenizer: json('tokenizer.json'),
     tokenizerConfig: json('tokenizer_config.json'),
     chatTemplate: readFileSync(`${directory}/chat_template.jinja`, 'utf8'),
     generationConfig: json('generation_config.json'),
     config: json('config.json'),
+  }
+}
+
+export async function goldenSource(): Promise<PolicySource> {
+  const weights = await readSafetensors(`${goldenDirectory}/tiny-qwen2/model.safetensors`)
+  if (!weights.ok) throw new Error(weights.failure.message)
+  return { ...goldenTokenizerSource(), weights: weights.value }
+}
+
+/** Two layers with random weights, sharp enough that samples differ and mistakes show. */
+export function smallSource(): PolicySource {
+  const tokenizer = smallTokenizerSource()
+  const vocab_size = tokenizerFrom(tokenizer).vocabularySize
+  const shape = { vocab_size, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 4, rope_theta: 10_000 }
+  const weights = initializeWeights(shape, { seed: 5, embeddingScale: 0.5, previousTokenHeads: 1 })
+  return { ...tokenizer, config: { ...shape, model_type: 'qwen2', rms_norm_eps: 1e-6, tie_word_embeddings: true, max_position_embeddings: 256 }, weights }
+}
+
+export async function open(source: PolicySource, settings: Partial<EmbeddedPolicySettings> = {}): Promise<EmbeddedPolicy> {
+  const result = await openPolicy(source, { threads: 1, memoryArena: true }, { name: 'test', rows: 64, cacheTokens: 16_384, ...settings })
+  if (!result.ok) throw new Error(result.failure.message)
+  return result.value
+}
+
+/** Log-probabilities of ids[from...] by the whole forward pass that training uses, at a temperature. */
+export async function scored(policy: EmbeddedPolicy, ids: readonly number[], from: number, temperature: number): Promise<number[]> {
+  const { device, config } = policy
+  const graph = new Graph()
+  const ops = graphOps(graph)
+  const weights = new Map([...weightShapes(config)].map(([name, shape]) => [name, graph.input(name, 'float32', shape)]))
+  graph.output('logits', decoderLogits(ops, config, weights, graph.input('ids', 'int32', ['B', 'T']), graph.input('rows', 'int32', ['M'])))
+  await device.createSession('test/score', graph.build(), bindWeights(config, 'policy'))
+  const rows = Int32Array.from({ length: ids.length - from }, (_, i) => from - 1 + i)
+  const { logits } = await device.run({
+    session: 'test/score',
+    feeds: { ids: { type: 'int32', dims: [1, ids.length], data: Int32Array.from(ids) }, rows: { type: 'int32', dims: [rows.length], data: rows } },
+    fetch: ['logits'],
+  })
+  await device.releaseSession('test/score')
+  const width = config.vocabularySize
+  return [...rows].map((_, i) => {
+    const row = [...(logits!.data as Float32Array).subarray(i * width, (i + 1) * width)].map((logit) => logit / temperature)
+    const largest = Math.max(...row)
+    return row[ids[from + i]!]! - largest - Math.log(row.reduce((sum, logit) => sum + Math.exp(logit - largest), 0))
   })
 }
