@@ -1,0 +1,59 @@
+/** Reads a store back, one group at a time, also while it is being written and after a crash. Never writes. */
+import { type FileHandle, open } from 'node:fs/promises'
+import type { RecordBatch, Schema } from 'apache-arrow'
+import type { Result } from '../types.ts'
+import { StoreError, failureOf } from './failure.ts'
+import { finalPath, locate, schemas, type TableName } from './files.ts'
+import { decodeBatch, decodeSchema, type Frame, readFrames } from './frames.ts'
+import { type SegmentRow, segmentRows, type TrajectoryRow, trajectoryRows } from './schema.ts'
+
+/** The trajectories of a store, in the order they were stored, decoded group by group while iterating. */
+export async function readTrajectories(directory: string): Promise<Result<AsyncIterable<TrajectoryRow>>> {
+  return readTable(directory, 'trajectories', trajectoryRows)
+}
+
+/** The training segments of a store, in the order they were stored, decoded group by group while iterating. */
+export async function readSegments(directory: string): Promise<Result<AsyncIterable<SegmentRow>>> {
+  return readTable(directory, 'segments', segmentRows)
+}
+
+async function readTable<Row>(directory: string, table: TableName, rowsOf: (batch: RecordBatch) => Row[]): Promise<Result<AsyncIterable<Row>>> {
+  const path = await locate(directory, table)
+  try {
+    if (path === null) throw new StoreError('missing_file', `${finalPath(directory, table)}: expected the ${table} of a run, found no such file and no .partial; check the directory`)
+    // a first look, so that a wrong file is a failure now and not in the middle
+    const file = await open(path)
+    try {
+      await checkSchema(readFrames(file), path, table)
+    } finally {
+      await file.close()
+    }
+    return { ok: true, value: { [Symbol.asyncIterator]: () => rowsIn(path, table, rowsOf) } }
+  } catch (error) {
+    return { ok: false, failure: failureOf(error, `reading ${path ?? directory}`) }
+  }
+}
+
+async function* rowsIn<Row>(path: string, table: TableName, rowsOf: (batch: RecordBatch) => Row[]): AsyncGenerator<Row> {
+  const file: FileHandle = await open(path)
+  try {
+    const frames = readFrames(file)
+    const schema = await checkSchema(frames, path, table)
+    for await (const frame of frames) yield* rowsOf(decodeBatch(schema.bytes, frame.bytes))
+  } finally {
+    await file.close()
+  }
+}
+
+/** Takes the first message and makes sure that it is this table's schema. */
+export async function checkSchema(frames: AsyncGenerator<Frame>, path: string, table: TableName): Promise<Frame> {
+  const first = await frames.next()
+  if (first.done || first.value.kind !== 'schema') throw new StoreError('bad_file', `${path}: expected an Arrow IPC stream, found none; was it written by showrunner?`)
+  if (shape(decodeSchema(first.value.bytes)) !== shape(schemas[table])) throw new StoreError('bad_file', `${path}: expected the columns of this version of the store, found others; read it with the version that wrote it`)
+  return first.value
+}
+
+/** What has to agree: names, types and the version; descriptions may change. */
+function shape({ fields, metadata }: Schema): string {
+  return JSON.stringify([metadata.get('showrunner_table'), metadata.get('showrunner_store_version'), fields.map(({ name, type, nullable }) => [name, String(type), nullable])])
+}

@@ -1,0 +1,372 @@
+/**
+ * What the store holds: every column, its type and its meaning, and the way there and back. Nothing here touches a file.
+ *
+ * Two tables, one record batch per group in each. `trajectories` is what evaluation and viewing need, without token ids; `segments` is
+ * what a trainer needs. They join on `trajectory_id`. `turns` is a list of structs (not JSON), so that pyarrow, polars and DuckDB can
+ * query it. Column descriptions are also in the files, as field metadata.
+ */
+import { Bool, type DataType, Field, Float32, Float64, Int32, List, makeData, RecordBatch, type Schema, Struct, Uint8, Utf8, vectorFromArray } from 'apache-arrow'
+import type { Action, Budget, Failure, QuestionKind, Reward, ScoredGroup, ScoredTrajectory, Segment, StopReason, Trajectory, Turn, Usage } from '../types.ts'
+import { batchOf, type Column, plain, schemaOf } from './columns.ts'
+
+/** Raised when a column changes its name, type or meaning. */
+const STORE_VERSION = '1'
+
+// ---------------------------------------------------------------- trajectories
+
+/** One run as it is stored. */
+export interface TrajectoryRow {
+  step: number
+  groupId: string
+  trajectoryId: string
+  sample: number
+  seed: string
+  system: string
+  policyVersion: string
+  show: string
+  episodeId: string
+  qid: string
+  question: string
+  options: string[]
+  kind: QuestionKind | null
+  budget: Budget
+  turns: Turn[]
+  answer: number | null
+  correct: boolean
+  grounded: boolean
+  visited: string[]
+  stopReason: StopReason
+  failure: Failure | null
+  reward: Reward | null
+  advantage: number | null
+  sampledTokens: number
+  segmentCount: number
+  usage: { master: Usage; grounding: Usage; vision: Usage }
+  seconds: number
+}
+
+/** What a row is made from. */
+interface Scored {
+  groupId: string
+  scored: ScoredTrajectory
+  advantage: number | null
+}
+
+const text = new Utf8()
+const integer = new Int32()
+const number = new Float64()
+const flag = new Bool()
+const list = (of: DataType): List => new List(new Field('item', of, false))
+const struct = (fields: Record<string, DataType>, nullable: readonly string[] = []): Struct => new Struct(Object.entries(fields).map(([name, type]) => new Field(name, type, nullable.includes(name))))
+
+const usageType = struct({ calls: integer, prompt_tokens: integer, completion_tokens: integer, frames: integer, seconds: number, cost_usd: number, cached: integer })
+const turnType = struct(
+  {
+    response: text,
+    action: text,
+    query: text,
+    option: integer,
+    problem: text,
+    well_formed: flag,
+    observation: text,
+    failure_boundary: text,
+    failure_kind: text,
+    failure_message: text,
+    clip_id: text,
+    frames: list(struct({ clip_id: text, time: number })),
+  },
+  ['query', 'option', 'problem', 'observation', 'failure_boundary', 'failure_kind', 'failure_message', 'clip_id'],
+)
+
+const run = (read: (trajectory: Trajectory) => unknown) => (row: Scored) => read(row.scored.trajectory)
+const reward = (part: keyof Reward) => (row: Scored) => row.scored.reward?.[part] ?? null
+
+const trajectoryColumns: readonly Column<Scored>[] = [
+  { name: 'step', type: integer, meaning: 'Training step, or the pass over the tasks that this run belongs to.', value: run(({ step }) => step) },
+  { name: 'group_id', type: text, meaning: '{step}/{qid}: runs of the same task share it; one record batch holds one group.', value: ({ groupId }) => groupId },
+  { name: 'trajectory_id', type: text, meaning: '{step}/{qid}/{sample}: unique in a store; joins with segments.', value: run(({ id }) => id) },
+  { name: 'sample', type: integer, meaning: 'Position in the group, from 0.', value: run(({ sample }) => sample) },
+  { name: 'seed', type: text, meaning: '{run seed}/{step}/{qid}/{sample}: what the sampling was seeded with; turn n adds /n.', value: run(({ seed }) => seed) },
+  { name: 'system', type: text, meaning: 'The system (the program of turns) that was run.', value: run(({ system }) => system) },
+  { name: 'policy_version', type: text, meaning: 'What the policy called itself at the first generation.', value: run(({ policyVersion }) => policyVersion) },
+  { name: 'show', type: text, meaning: 'Series that the episode belongs to.', value: run(({ task }) => task.episode.show) },
+  { name: 'episode_id', type: text, meaning: 'Episode that the question is about.', value: run(({ task }) => task.episode.id) },
+  { name: 'qid', type: text, meaning: 'Question.', value: run(({ task }) => task.question.qid) },
+  { name: 'question', type: text, meaning: 'Its text.', value: run(({ task }) => task.question.text) },
+  { name: 'options', type: list(text), meaning: 'Its five options; label a{i} is option i.', value: run(({ task }) => task.question.options) },
+  { name: 'kind', type: text, nullable: true, meaning: 'dialogue, visual or both, where the data set says how the question is answered.', value: ({ scored }) => scored.kind },
+  { name: 'max_turns', type: integer, meaning: 'K: how many times the master could write.', value: run(({ budget }) => budget.turns) },
+  { name: 'window_clips', type: integer, meaning: 'w: clips in view at once.', value: run(({ budget }) => budget.windowClips) },
+  { name: 'tokens_per_turn', type: integer, meaning: 'Bound on tokens written in one turn.', value: run(({ budget }) => budget.tokensPerTurn) },
+  { name: 'tokens_per_observation', type: integer, nullable: true, meaning: 'Bound on tokens of one observation; null: none.', value: run(({ budget }) => budget.tokensPerObservation) },
+  { name: 'tokens_per_trajectory', type: integer, nullable: true, meaning: 'Bound on tokens after the first prompt; null: none.', value: run(({ budget }) => budget.tokensPerTrajectory) },
+  { name: 'deadline_seconds', type: number, nullable: true, meaning: 'Wall-clock bound; null: none.', value: run(({ budget }) => budget.deadlineSeconds) },
+  {
+    name: 'turns',
+    type: list(turnType),
+    meaning:
+      'In order: response (what the policy wrote), action (ground, look, answer, invalid), query (of look), option (of answer), problem (of invalid), well_formed, observation (null when nothing came back), failure_* (of an agent in this turn), clip_id (in view afterwards), frames (looked at; time in seconds on the clip).',
+    value: run(({ turns }) => turns.map(storedTurn)),
+  },
+  { name: 'answer', type: integer, nullable: true, meaning: 'Chosen option; null when there was no valid answer.', value: run(({ answer }) => answer) },
+  { name: 'correct', type: flag, meaning: 'The run was answered with the right option.', value: ({ scored }) => scored.correct },
+  { name: 'grounded', type: flag, meaning: 'The clip with the evidence was among the clips shown.', value: ({ scored }) => scored.grounded },
+  { name: 'visited', type: list(text), meaning: 'Clips shown, in order of first showing.', value: run(({ visited }) => visited) },
+  { name: 'stop_reason', type: text, meaning: 'answered, turn_limit, token_limit, context_limit, deadline, agent_error, policy_error or cancelled.', value: run(({ stopReason }) => stopReason) },
+  { name: 'failure_boundary', type: text, nullable: true, meaning: 'Which outside part failed, where a failure ended the run.', value: run(({ failure }) => failure?.boundary ?? null) },
+  { name: 'failure_kind', type: text, nullable: true, meaning: 'How it failed.', value: run(({ failure }) => failure?.kind ?? null) },
+  { name: 'failure_message', type: text, nullable: true, meaning: 'The failure in one line.', value: run(({ failure }) => failure?.message ?? null) },
+  { name: 'reward_total', type: number, nullable: true, meaning: 'R; null in all four when the run failed outside the policy and is not to be trained on.', value: reward('total') },
+  { name: 'reward_format', type: number, nullable: true, meaning: 'alpha times the aggregated format reward.', value: reward('format') },
+  { name: 'reward_answer', type: number, nullable: true, meaning: '1 for the right option, else 0.', value: reward('answer') },
+  { name: 'reward_turn_cost', type: number, nullable: true, meaning: 'What the turns cost; 0 or negative.', value: reward('turnCost') },
+  { name: 'advantage', type: number, nullable: true, meaning: 'Advantage used in the update; null when there was none.', value: ({ advantage }) => advantage },
+  { name: 'sampled_tokens', type: integer, meaning: 'Tokens that the policy sampled: ones in the action masks of its segments.', value: run(({ segments }) => segments.reduce((sum, segment) => sum + sampledIn(segment), 0)) },
+  { name: 'segment_count', type: integer, meaning: 'Rows in segments. More than 1: the prompt stopped matching what was sampled, or the policy changed, that many times less one.', value: run(({ segments }) => segments.length) },
+  { name: 'usage_master', type: usageType, meaning: 'What the policy used over the run; seconds spent waiting, cost in US dollars, cached: calls answered from a cache.', value: run(({ usage }) => storedUsage(usage.master)) },
+  { name: 'usage_grounding', type: usageType, meaning: 'The same for the grounding agent.', value: run(({ usage }) => storedUsage(usage.grounding)) },
+  { name: 'usage_vision', type: usageType, meaning: 'The same for the vision agent.', value: run(({ usage }) => storedUsage(usage.vision)) },
+  { name: 'seconds', type: number, meaning: 'Wall-clock seconds from start to end of the run.', value: run(({ seconds }) => seconds) },
+]
+
+export const trajectorySchema: Schema = schemaOf(trajectoryColumns, { showrunner_table: 'trajectories', showrunner_store_version: STORE_VERSION })
+
+/** The rows of one group. `advantages[i]` belongs to `scored[i]`; absent: none. */
+export function trajectoryBatch({ group, scored }: ScoredGroup, advantages: readonly (number | null)[] | undefined): RecordBatch {
+  if (scored.length === 0) throw new Error(`group ${group.id} has no trajectories`)
+  if (advantages !== undefined && advantages.length !== scored.length) throw new Error(`group ${group.id}: ${scored.length} trajectories and ${advantages.length} advantages`)
+  const rows = scored.map((one, index) => ({ groupId: group.id, scored: one, advantage: advantages?.[index] ?? null }))
+  return batchOf(trajectorySchema, trajectoryColumns, rows)
+}
+
+export function trajectoryRows(batch: RecordBatch): TrajectoryRow[] {
+  return Array.from(batch, (row) => readTrajectory(plain(row) as StoredTrajectory))
+}
+
+/** The ids of group and step that a batch belongs to. */
+export function groupOf(batch: RecordBatch): { groupId: string; step: number } {
+  return { groupId: batch.getChild('group_id')?.get(0) as string, step: batch.getChild('step')?.get(0) as number }
+}
+
+function sampledIn({ actionMask }: Segment): number {
+  return actionMask.reduce<number>((sum, bit) => sum + bit, 0)
+}
+
+type StoredUsage = ReturnType<typeof storedUsage>
+function storedUsage({ calls, promptTokens, completionTokens, frames, seconds, costUsd, cached }: Usage) {
+  return { calls, prompt_tokens: promptTokens, completion_tokens: completionTokens, frames, seconds, cost_usd: costUsd, cached }
+}
+
+function readUsage({ calls, prompt_tokens, completion_tokens, frames, seconds, cost_usd, cached }: StoredUsage): Usage {
+  return { calls, promptTokens: prompt_tokens, completionTokens: completion_tokens, frames, seconds, costUsd: cost_usd, cached }
+}
+
+type StoredTurn = ReturnType<typeof storedTurn>
+function storedTurn({ response, action, wellFormed, observation, failure, clipId, frames }: Turn) {
+  return {
+    response,
+    action: action.kind,
+    query: action.kind === 'look' ? action.query : null,
+    option: action.kind === 'answer' ? action.option : null,
+    problem: action.kind === 'invalid' ? action.problem : null,
+    well_formed: wellFormed,
+    observation,
+    failure_boundary: failure?.boundary ?? null,
+    failure_kind: failure?.kind ?? null,
+    failure_message: failure?.message ?? null,
+    clip_id: clipId,
+    frames: frames.map((frame) => ({ clip_id: frame.clipId, time: frame.time })),
+  }
+}
+
+function readTurn(turn: StoredTurn): Turn {
+  return {
+    response: turn.response,
+    action: readAction(turn),
+    wellFormed: turn.well_formed,
+    observation: turn.observation,
+    failure: readFailure(turn),
+    clipId: turn.clip_id,
+    frames: turn.frames.map((frame) => ({ clipId: frame.clip_id, time: frame.time })),
+  }
+}
+
+function readAction({ action, query, option, problem }: StoredTurn): Action {
+  switch (action) {
+    case 'ground':
+      return { kind: 'ground' }
+    case 'look':
+      return { kind: 'look', query: query ?? '' }
+    case 'answer':
+      return { kind: 'answer', option: option ?? 0 }
+    case 'invalid':
+      return { kind: 'invalid', problem: problem ?? '' }
+  }
+}
+
+interface StoredFailure {
+  failure_boundary: Failure['boundary'] | null
+  failure_kind: Failure['kind'] | null
+  failure_message: string | null
+}
+
+function readFailure({ failure_boundary, failure_kind, failure_message }: StoredFailure): Failure | null {
+  return failure_boundary === null || failure_kind === null ? null : { boundary: failure_boundary, kind: failure_kind, message: failure_message ?? '' }
+}
+
+/** A row under its column names. */
+interface StoredTrajectory extends StoredFailure {
+  step: number
+  group_id: string
+  trajectory_id: string
+  sample: number
+  seed: string
+  system: string
+  policy_version: string
+  show: string
+  episode_id: string
+  qid: string
+  question: string
+  options: string[]
+  kind: QuestionKind | null
+  max_turns: number
+  window_clips: number
+  tokens_per_turn: number
+  tokens_per_observation: number | null
+  tokens_per_trajectory: number | null
+  deadline_seconds: number | null
+  turns: StoredTurn[]
+  answer: number | null
+  correct: boolean
+  grounded: boolean
+  visited: string[]
+  stop_reason: StopReason
+  reward_total: number | null
+  reward_format: number | null
+  reward_answer: number | null
+  reward_turn_cost: number | null
+  advantage: number | null
+  sampled_tokens: number
+  segment_count: number
+  usage_master: StoredUsage
+  usage_grounding: StoredUsage
+  usage_vision: StoredUsage
+  seconds: number
+}
+
+function readTrajectory(row: StoredTrajectory): TrajectoryRow {
+  const { reward_total: total, reward_format: format, reward_answer: answer, reward_turn_cost: turnCost } = row
+  return {
+    step: row.step,
+    groupId: row.group_id,
+    trajectoryId: row.trajectory_id,
+    sample: row.sample,
+    seed: row.seed,
+    system: row.system,
+    policyVersion: row.policy_version,
+    show: row.show,
+    episodeId: row.episode_id,
+    qid: row.qid,
+    question: row.question,
+    options: row.options,
+    kind: row.kind,
+    budget: {
+      turns: row.max_turns,
+      windowClips: row.window_clips,
+      tokensPerTurn: row.tokens_per_turn,
+      tokensPerObservation: row.tokens_per_observation,
+      tokensPerTrajectory: row.tokens_per_trajectory,
+      deadlineSeconds: row.deadline_seconds,
+    },
+    turns: row.turns.map(readTurn),
+    answer: row.answer,
+    correct: row.correct,
+    grounded: row.grounded,
+    visited: row.visited,
+    stopReason: row.stop_reason,
+    failure: readFailure(row),
+    reward: total === null || format === null || answer === null || turnCost === null ? null : { total, format, answer, turnCost },
+    advantage: row.advantage,
+    sampledTokens: row.sampled_tokens,
+    segmentCount: row.segment_count,
+    usage: { master: readUsage(row.usage_master), grounding: readUsage(row.usage_grounding), vision: readUsage(row.usage_vision) },
+    seconds: row.seconds,
+  }
+}
+
+// ---------------------------------------------------------------- segments
+
+/** One training sequence as it is stored. Log-probabilities come back rounded to float32. */
+export interface SegmentRow extends Segment {
+  step: number
+  groupId: string
+  trajectoryId: string
+  /** Position in the trajectory, from 0. */
+  index: number
+}
+
+type SegmentColumn = Omit<Column<SegmentRow>, 'value'>
+const segmentColumns: readonly SegmentColumn[] = [
+  { name: 'step', type: integer, meaning: 'As in trajectories.' },
+  { name: 'group_id', type: text, meaning: 'As in trajectories.' },
+  { name: 'trajectory_id', type: text, meaning: 'As in trajectories; joins with it.' },
+  { name: 'segment', type: integer, meaning: 'Position in the trajectory, from 0.' },
+  { name: 'ids', type: list(integer), meaning: 'Token ids: the prompt, then what was sampled and observed, in order.' },
+  { name: 'action_mask', type: list(new Uint8()), meaning: '1 where the policy sampled the id; same length as ids.' },
+  { name: 'logprobs', type: list(new Float32()), meaning: 'Log-probability of the id when it was sampled, 0 elsewhere; same length as ids.' },
+  { name: 'prompt_length', type: integer, meaning: 'Ids before this were never sampled.' },
+  { name: 'policy_version', type: text, meaning: 'Version of the policy that sampled this segment.' },
+]
+
+export const segmentSchema: Schema = schemaOf(
+  segmentColumns.map((column) => ({ ...column, value: () => null })),
+  { showrunner_table: 'segments', showrunner_store_version: STORE_VERSION },
+)
+
+/** The segments of one group; none is a batch without rows, so that both tables have a batch per group. */
+export function segmentBatch({ group, scored }: ScoredGroup): RecordBatch {
+  const rows = scored.flatMap(({ trajectory }) => trajectory.segments.map((segment, index): SegmentRow => ({ ...segment, step: group.step, groupId: group.id, trajectoryId: trajectory.id, index })))
+  for (const { ids, actionMask, logprobs, trajectoryId, index } of rows) {
+    if (ids.length !== actionMask.length || ids.length !== logprobs.length) throw new Error(`segment ${index} of ${trajectoryId}: ${ids.length} ids, ${actionMask.length} mask bits and ${logprobs.length} log-probabilities`)
+  }
+  const texts = (values: readonly string[]) => (values.length === 0 ? makeData({ type: text, length: 0 }) : vectorFromArray(values, text).data[0])
+  const integers = (values: readonly number[]) => makeData({ type: integer, length: values.length, nullCount: 0, data: Int32Array.from(values) })
+  const children = [
+    integers(rows.map(({ step }) => step)),
+    texts(rows.map(({ groupId }) => groupId)),
+    texts(rows.map(({ trajectoryId }) => trajectoryId)),
+    integers(rows.map(({ index }) => index)),
+    listData(rows.map(({ ids }) => ids), integer, Int32Array),
+    listData(rows.map(({ actionMask }) => actionMask), new Uint8(), Uint8Array),
+    listData(rows.map(({ logprobs }) => logprobs), new Float32(), Float32Array),
+    integers(rows.map(({ promptLength }) => promptLength)),
+    texts(rows.map(({ policyVersion }) => policyVersion)),
+  ]
+  return new RecordBatch(segmentSchema, makeData({ type: new Struct(segmentSchema.fields), length: rows.length, nullCount: 0, children: children as never }))
+}
+
+/** Lists of numbers as one flat array and its offsets: many times faster than a builder. */
+function listData(lists: readonly (readonly number[])[], type: DataType, Values: { new (length: number): Int32Array | Uint8Array | Float32Array }) {
+  const offsets = new Int32Array(lists.length + 1)
+  for (const [index, { length }] of lists.entries()) offsets[index + 1] = (offsets[index] as number) + length
+  const data = new Values(offsets[lists.length] as number)
+  for (const [index, values] of lists.entries()) data.set(values, offsets[index])
+  const child = makeData({ type, length: data.length, nullCount: 0, data } as never)
+  return makeData({ type: list(type), length: lists.length, nullCount: 0, valueOffsets: offsets, child } as never)
+}
+
+export function segmentRows(batch: RecordBatch): SegmentRow[] {
+  const at = (name: string, row: number) => batch.getChild(name)?.get(row)
+  const numbers = (name: string, row: number): number[] => Array.from(at(name, row).toArray() as Iterable<number>)
+  return Array.from({ length: batch.numRows }, (_, row) => ({
+    step: at('step', row),
+    groupId: at('group_id', row),
+    trajectoryId: at('trajectory_id', row),
+    index: at('segment', row),
+    ids: numbers('ids', row),
+    actionMask: numbers('action_mask', row) as (0 | 1)[],
+    logprobs: numbers('logprobs', row),
+    promptLength: at('prompt_length', row),
+    policyVersion: at('policy_version', row),
+  }))
+}
