@@ -1,0 +1,63 @@
+import { describe, expect, test } from 'vitest'
+import { microBatches } from '../../src/grpo/batching.ts'
+import { clipCoefficient, decays, learningRateAt } from '../../src/grpo/optimizer.ts'
+import { grpoOptions, supervisedOptions } from '../../src/grpo/options.ts'
+import { consecutiveParts } from '../../src/grpo/update.ts'
+
+describe('learningRateAt', () => {
+  const at = (schedule: 'constant' | 'linear' | 'cosine', warmupSteps = 0) => (step: number) => learningRateAt(step, 10, { learningRate: 2, schedule, warmupSteps })
+
+  test('linear falls to 0 at the last update', () => {
+    expect([0, 5, 9, 10].map(at('linear'))).toEqual([2, 1, expect.closeTo(0.2, 12), 0])
+  })
+  test('cosine is half way in the middle', () => {
+    expect([0, 5, 10].map(at('cosine'))).toEqual([2, expect.closeTo(1, 12), expect.closeTo(0, 12)])
+  })
+  test('warm-up rises from 0; the rest is shared out after it', () => {
+    expect([0, 1, 2, 6, 10].map(at('linear', 2))).toEqual([0, 1, 2, 1, 0])
+    expect([0, 1, 2, 9].map(at('constant', 2))).toEqual([0, 1, 2, 2])
+  })
+  test('past the end it stays at the end', () => {
+    expect(at('linear')(15)).toBe(0)
+  })
+})
+
+test('clipCoefficient scales long gradients down and leaves short ones alone', () => {
+  expect(clipCoefficient(4, 1)).toBeCloseTo(1 / (4 + 1e-6), 15)
+  expect(clipCoefficient(0.5, 1)).toBe(1)
+})
+
+test('biases and norms do not decay', () => {
+  const names = ['model.embed_tokens.weight', 'model.layers.0.self_attn.q_proj.weight', 'lm_head.weight', 'model.layers.0.self_attn.q_proj.bias', 'model.layers.0.input_layernorm.weight', 'model.norm.weight']
+  expect(names.map(decays)).toEqual([true, true, true, false, false, false])
+})
+
+test('consecutiveParts covers all rows once', () => {
+  expect(consecutiveParts(5, 2)).toEqual([[0, 1], [2, 3, 4]])
+  expect(consecutiveParts(1, 3)).toEqual([[0]])
+})
+
+describe('microBatches', () => {
+  const row = (length: number, ...positions: number[]) => ({ ids: Array.from({ length }, (_, index) => index + 10), positions })
+
+  test('longest first, within the bound, cut after the last target', () => {
+    const batches = microBatches([row(9, 2), row(9, 1, 4), row(9), row(9, 3), row(9, 8)], 8)
+    expect(batches.map(({ members, batch, time }) => [members, batch, time])).toEqual([
+      [[4], 1, 8],
+      [[1, 3], 2, 4],
+      [[0], 1, 2],
+    ])
+    expect([...batches[1]!.ids]).toEqual([10, 11, 12, 13, 10, 11, 12, 0])
+    expect([...batches[1]!.rows]).toEqual([0, 3, 6])
+    expect([...batches[1]!.targets]).toEqual([11, 14, 13])
+  })
+
+  test('a sequence longer than the bound goes alone', () => {
+    expect(microBatches([row(30, 29), row(30, 29)], 8).map(({ batch, time }) => [batch, time])).toEqual([[1, 29], [1, 29]])
+  })
+})
+
+test('options: unknown keys are refused', () => {
+  expect(grpoOptions.safeParse({ learningrate: 1 }).success).toBe(false)
+  expect(supervisedOptions.safeParse({ clipLow: 0.1 }).success).toBe(false)
+})
