@@ -7,7 +7,7 @@
  */
 import { Bool, type DataType, Field, Float32, Float64, Int32, List, makeData, RecordBatch, type Schema, Struct, Uint8, Utf8, vectorFromArray } from 'apache-arrow'
 import type { Action, Budget, Failure, QuestionKind, Reward, ScoredGroup, ScoredTrajectory, Segment, StopReason, Trajectory, Turn, Usage } from '../types.ts'
-import { batchOf, type Column, plain, schemaOf } from './columns.ts'
+import { batchOf, type Column, plainRows, schemaOf } from './columns.ts'
 
 /** Raised when a column changes its name, type or meaning. */
 const STORE_VERSION = '1'
@@ -140,7 +140,7 @@ export function trajectoryBatch({ group, scored }: ScoredGroup, advantages: read
 }
 
 export function trajectoryRows(batch: RecordBatch): TrajectoryRow[] {
-  return Array.from(batch, (row) => readTrajectory(plain(row) as StoredTrajectory))
+  return plainRows(batch).map((row) => readTrajectory(row as unknown as StoredTrajectory))
 }
 
 /** The ids of group and step that a batch belongs to. */
