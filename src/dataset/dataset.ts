@@ -48,7 +48,8 @@ export async function openDataset(directory: string, options: OpenOptions = {}):
   const found = await findQuestionFiles(directory)
   if (!found.ok) return found
   const files = options.split === undefined ? found.value : found.value.filter((file) => file.split === options.split?.toLowerCase())
-  if (files.some((file) => basename(file.path).startsWith(MINIATURE_PREFIX)) && !(await exists(join(directory, MINIATURE_MARKER)))) {
+  const miniature = files.some((file) => basename(file.path).startsWith(MINIATURE_PREFIX)) || (await exists(join(directory, MINIATURE_STARTED)))
+  if (miniature && !(await exists(join(directory, MINIATURE_MARKER)))) {
     return failed('bad_file', `${directory}: this miniature data set is unfinished (no ${MINIATURE_MARKER}); run \`showrunner dataset miniature\` with the same arguments again`)
   }
   if (files.length === 0) return noQuestionFiles(directory, options.split, found.value)
@@ -65,6 +66,8 @@ export async function openDataset(directory: string, options: OpenOptions = {}):
 }
 
 export const MINIATURE_PREFIX = 'LongTVQA_miniature_'
+/** Written first and removed last. */
+export const MINIATURE_STARTED = 'unfinished.json'
 /** Written last: its presence means that a miniature data set is whole. */
 export const MINIATURE_MARKER = 'dataset.json'
 

@@ -245,7 +245,7 @@ export function tellStory(options: StoryOptions): Story {
       const speaker = dice.pick(cast.filter((name) => name !== fact.speaker))
       const lines = (clips[decoy] as StoryClip).lines
       const mention =
-        kind === 'visual' ? `i miss ${here.place} .` : `${fact.speaker} , tell me about the ${fact.item} .`
+        kind === 'visual' ? `i miss ${here.place} .` : `${fact.speaker} talks about the ${fact.item} all day .`
       lines.splice(dice.below(lines.length + 1), 0, { speaker, text: mention })
     }
     questions.push({

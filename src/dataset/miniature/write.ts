@@ -7,7 +7,7 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { failed, fileFailure } from '../failure.ts'
-import { MINIATURE_MARKER, MINIATURE_PREFIX } from '../dataset.ts'
+import { MINIATURE_MARKER, MINIATURE_PREFIX, MINIATURE_STARTED } from '../dataset.ts'
 import { type MiniatureOptions, miniatureOptions } from '../options.ts'
 import { FRAME, loadMaterial, type PictureMaterial } from './picture.ts'
 import { clipSpans, FRAMES_PER_SECOND, renderEpisode } from './render.ts'
@@ -17,7 +17,6 @@ import type { Result } from '../../types.ts'
 
 /** Changes whenever the same arguments would give other stories or pictures. */
 const VERSION = 1
-const UNFINISHED = 'unfinished.json'
 /** Each renders in this process and encodes in another; more than two only wait for each other. */
 const EPISODES_AT_ONCE = 2
 
@@ -60,13 +59,13 @@ export async function writeMiniature({ out, encode, onProgress, signal, ...given
     if (state.kind === 'other') return failed('bad_file', `${out}: ${state.what}; delete that folder or choose another --out`)
     if (state.kind === 'complete') return { ok: true, value: { ...state.summary, directory: out, written: false } }
 
-    await writeWhole(join(out, UNFINISHED), identity)
+    await writeWhole(join(out, MINIATURE_STARTED), identity)
     const stories = Array.from({ length: options.episodes }, (_, i) => tellStory({ ...options, episode: options.firstEpisode + i }))
     const rendered = await renderAll(stories, options, await loadMaterial(), { out, encode, onProgress, signal })
     if (!rendered.ok) return rendered
     const summary = await writeText(stories, options, out)
     await writeWhole(join(out, MINIATURE_MARKER), `${JSON.stringify({ version: VERSION, ...options, ...summary }, null, 2)}\n`)
-    await rm(join(out, UNFINISHED), { force: true })
+    await rm(join(out, MINIATURE_STARTED), { force: true })
     return { ok: true, value: { ...summary, directory: out, written: true } }
   } catch (error) {
     return fileFailure(out, error)
@@ -84,7 +83,7 @@ async function stateOf(out: string, identity: string): Promise<State> {
     if (JSON.stringify(found) !== identity) return { kind: 'other', what: `holds the miniature data set ${JSON.stringify(found)}, not ${identity}` }
     return { kind: 'complete', summary: { episodes: Number(found.episodes), clips: Number(clips), questions: Number(questions), seconds: Number(seconds) } }
   }
-  const unfinished = await readOrNull(join(out, UNFINISHED))
+  const unfinished = await readOrNull(join(out, MINIATURE_STARTED))
   if (unfinished !== null) {
     return unfinished === identity ? { kind: 'unfinished' } : { kind: 'other', what: `holds an unfinished data set ${unfinished.slice(0, 200)}, not ${identity}` }
   }
