@@ -28,7 +28,16 @@ const roomOf = (file: string): string => (file.includes('/') ? (file.split('/')[
 
 test('the reader of imports sees every form', () => {
   const text = `import a from './a.ts'\nimport type { B } from "../b.ts"\nimport {\n  c,\n} from '../x/c.ts'\nexport * from './d.ts'\nexport { e } from './e.ts'\nimport './f.ts'\nconst g = await import('./g.ts')\nnew Worker(new URL('./h.ts', import.meta.url))\n// import z from './z.ts'\n`
-  expect(specifiersOf(text)).toEqual(['./a.ts', '../b.ts', '../x/c.ts', './d.ts', './e.ts', './f.ts', './g.ts', './h.ts'])
+  expect(specifiersOf(text)).toEqual([
+    './a.ts',
+    '../b.ts',
+    '../x/c.ts',
+    './d.ts',
+    './e.ts',
+    './f.ts',
+    './g.ts',
+    './h.ts',
+  ])
 })
 
 test('every folder of src/ is a room of the table, and rooms are where the nouns say', () => {
@@ -57,7 +66,15 @@ test('rooms import only what the table allows', () => {
 
 test('no file imports itself through others', () => {
   expect(cyclesIn(imports)).toEqual([])
-  expect(cyclesIn(new Map([['a', ['b']], ['b', ['c']], ['c', ['b']]]))).toEqual([['b', 'c', 'b']])
+  expect(
+    cyclesIn(
+      new Map([
+        ['a', ['b']],
+        ['b', ['c']],
+        ['c', ['b']],
+      ]),
+    ),
+  ).toEqual([['b', 'c', 'b']])
 })
 
 test('the table has no cycle', () => {
@@ -75,14 +92,19 @@ function importsOf(file: string): string[] {
   const text = readFileSync(join(source, file), 'utf8')
   return specifiersOf(text)
     .filter((specifier) => specifier.startsWith('.'))
-    .map((specifier) => relative(source, resolve(source, dirname(file), specifier)).split(sep).join('/'))
+    .map((specifier) =>
+      relative(source, resolve(source, dirname(file), specifier))
+        .split(sep)
+        .join('/'),
+    )
     .filter((target) => !target.startsWith('..')) // package.json and the like
 }
 
 /** Static and dynamic imports, re-exports, and files named by URL (worker threads); comments aside. */
 function specifiersOf(text: string): string[] {
   const code = text.replace(/\/\*[\s\S]*?\*\//g, '').replace(/^\s*\/\/.*$/gm, '')
-  const forms = /^\s*(?:import|export)\b[^'"`;]*?\bfrom\s*['"]([^'"]+)['"]|^\s*import\s*['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]|\bnew URL\(\s*['"](\.[^'"]+\.ts)['"]/gm
+  const forms =
+    /^\s*(?:import|export)\b[^'"`;]*?\bfrom\s*['"]([^'"]+)['"]|^\s*import\s*['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]|\bnew URL\(\s*['"](\.[^'"]+\.ts)['"]/gm
   return [...code.matchAll(forms)].map((match) => match.slice(1).find((part) => part !== undefined) as string)
 }
 

@@ -12,7 +12,11 @@ import type { Gold, Reward, ScoredGroup, ScoredTrajectory, StopReason, Trajector
 import type { RewardOptions } from './options.ts'
 
 /** The reward of one trajectory, whatever it stopped for. */
-export function rewardOf(trajectory: Pick<Trajectory, 'turns' | 'answer' | 'stopReason'>, gold: Pick<Gold, 'answer'>, options: RewardOptions): Reward {
+export function rewardOf(
+  trajectory: Pick<Trajectory, 'turns' | 'answer' | 'stopReason'>,
+  gold: Pick<Gold, 'answer'>,
+  options: RewardOptions,
+): Reward {
   const turns = trajectory.turns.length
   const wellFormed = trajectory.turns.filter((turn) => turn.wellFormed).length
   const share = options.aggregation === 'sum' ? wellFormed : wellFormed / Math.max(1, turns)
@@ -36,7 +40,8 @@ export function scoreTrajectory(trajectory: Trajectory, gold: Gold, options: Rew
 /** Scores every trajectory of a group, in order. Throws when `gold` belongs to another question. */
 export function scoreGroup(group: TrajectoryGroup, gold: Gold, options: RewardOptions): ScoredGroup {
   const { qid } = group.task.question
-  if (gold.qid !== qid) throw new Error(`scoreGroup: expected the gold answer of question ${qid}, got that of ${gold.qid}`)
+  if (gold.qid !== qid)
+    throw new Error(`scoreGroup: expected the gold answer of question ${qid}, got that of ${gold.qid}`)
   return { group, scored: group.trajectories.map((trajectory) => scoreTrajectory(trajectory, gold, options)) }
 }
 

@@ -42,7 +42,11 @@ export function startCutoff(label: string, deadlineSeconds: number | null): Cuto
   const cutOff = (boundary: Boundary, name: string): Failure => {
     failure ??=
       reason === 'deadline'
-        ? { boundary, kind: 'timeout', message: `trajectory ${label}: ${name} had not answered at the deadline of ${deadlineSeconds} s; raise budget.deadlineSeconds or look into ${name}` }
+        ? {
+            boundary,
+            kind: 'timeout',
+            message: `trajectory ${label}: ${name} had not answered at the deadline of ${deadlineSeconds} s; raise budget.deadlineSeconds or look into ${name}`,
+          }
         : { boundary, kind: 'cancelled', message: `trajectory ${label}: cancelled while waiting for ${name}` }
     return failure
   }
@@ -72,6 +76,13 @@ async function guarded<T>(boundary: Boundary, name: string, call: () => Promise<
     return await call()
   } catch (error) {
     const [line] = String(error instanceof Error ? (error.stack ?? error.message) : error).split('\n')
-    return { ok: false, failure: { boundary, kind: 'server_error', message: `${name} threw instead of returning a failure: ${line}; this is a defect of ${name}` } }
+    return {
+      ok: false,
+      failure: {
+        boundary,
+        kind: 'server_error',
+        message: `${name} threw instead of returning a failure: ${line}; this is a defect of ${name}`,
+      },
+    }
   }
 }

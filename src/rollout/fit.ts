@@ -26,5 +26,6 @@ function closeTags(head: string, whole: string): string {
     if (slash === '') open.push(name as string)
     else if (open.at(-1) === name) open.pop()
   }
-  return open.reduceRight((closed, name) => closed + (whole.includes(`\n</${name}>`) ? '\n' : '') + `</${name}>`, head)
+  const breakBefore = (name: string): string => (whole.includes(`\n</${name}>`) ? '\n' : '')
+  return open.reduceRight((closed, name) => `${closed}${breakBefore(name)}</${name}>`, head)
 }

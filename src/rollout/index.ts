@@ -56,7 +56,19 @@ export async function* rolloutStream(tasks: Iterable<Task>, run: RolloutRun): As
         if (cancelled) cutoff.cancel()
         try {
           const { system, policy, agents, step } = run
-          return await runTrajectory({ task, system, policy, agents, budget, temperature: options.temperature, step, sample, id: `${id}/${sample}`, seed: `${run.runSeed}/${id}/${sample}`, cutoff })
+          return await runTrajectory({
+            task,
+            system,
+            policy,
+            agents,
+            budget,
+            temperature: options.temperature,
+            step,
+            sample,
+            id: `${id}/${sample}`,
+            seed: `${run.runSeed}/${id}/${sample}`,
+            cutoff,
+          })
         } finally {
           running.delete(cutoff)
         }

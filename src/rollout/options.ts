@@ -8,12 +8,37 @@ const budget = z
     turns: z
       .union([turns, z.array(turns).min(1)])
       .default(5)
-      .describe('K: how many times the master may write, the answer included. A list: each task draws its K from it, by seed; a group shares it.'),
-    windowClips: z.number().int().min(1).default(1).describe('w: clips in view at once, around the one that grounding chose.'),
+      .describe(
+        'K: how many times the master may write, the answer included. A list: each task draws its K from it, by seed; a group shares it.',
+      ),
+    windowClips: z
+      .number()
+      .int()
+      .min(1)
+      .default(1)
+      .describe('w: clips in view at once, around the one that grounding chose.'),
     tokensPerTurn: z.number().int().min(1).default(256).describe('Most tokens the master may write in one turn.'),
-    tokensPerObservation: z.number().int().min(8).nullable().default(null).describe('Longest observation in tokens; a longer one keeps its head and its closing tag. null: no bound.'),
-    tokensPerTrajectory: z.number().int().min(1).nullable().default(null).describe('Most tokens after the first prompt, written and observed together. null: no bound.'),
-    deadlineSeconds: z.number().positive().max(2_000_000).nullable().default(600).describe('Wall-clock bound on one trajectory. null: no bound.'),
+    tokensPerObservation: z
+      .number()
+      .int()
+      .min(8)
+      .nullable()
+      .default(null)
+      .describe('Longest observation in tokens; a longer one keeps its head and its closing tag. null: no bound.'),
+    tokensPerTrajectory: z
+      .number()
+      .int()
+      .min(1)
+      .nullable()
+      .default(null)
+      .describe('Most tokens after the first prompt, written and observed together. null: no bound.'),
+    deadlineSeconds: z
+      .number()
+      .positive()
+      .max(2_000_000)
+      .nullable()
+      .default(600)
+      .describe('Wall-clock bound on one trajectory. null: no bound.'),
   })
   .strict()
 

@@ -44,9 +44,18 @@ interface Draft {
   policyVersion: string
 }
 
+/** Ids to send; `continues`: they begin with the whole last segment. */
+interface Prompt {
+  ids: number[]
+  continues: boolean
+}
+
 type Limit = 'token_limit' | 'context_limit'
 
-export function createRecorder(policy: Policy, { session, seed, temperature, budget, cutoff }: RecorderSettings): Recorder {
+export function createRecorder(
+  policy: Policy,
+  { session, seed, temperature, budget, cutoff }: RecorderSettings,
+): Recorder {
   const segments: Draft[] = []
   /** The conversation that the last segment holds, the policy's own last message included. */
   let spoken: readonly Message[] = []
@@ -57,10 +66,11 @@ export function createRecorder(policy: Policy, { session, seed, temperature, bud
   let policyVersion = policy.version
 
   /** Ids to send, and whether they continue the last segment; null for policies that work in messages. */
-  function promptFor(messages: readonly Message[]): { ids: number[]; continues: boolean } | null {
+  function promptFor(messages: readonly Message[]): Prompt | null {
     if (policy.tokenizer === undefined) return null
     const last = segments.at(-1)
-    if (last === undefined || !extends_(messages, spoken)) return { ids: policy.tokenizer.encodePrompt(messages), continues: false }
+    if (last === undefined || !prefixHolds(messages, spoken))
+      return { ids: policy.tokenizer.encodePrompt(messages), continues: false }
     const added = policy.tokenizer.encodeContinuation(messages.slice(spoken.length))
     // A policy that sampled its own end-of-message token has already written what the continuation begins with.
     if (added.length > 0 && added[0] === last.ids.at(-1)) added.shift()
@@ -68,7 +78,7 @@ export function createRecorder(policy: Policy, { session, seed, temperature, bud
   }
 
   /** How much may be written now, and which limit that is. */
-  function roomFor(prompt: { ids: number[]; continues: boolean } | null): { tokens: number; limit: Limit } {
+  function roomFor(prompt: Prompt | null): { tokens: number; limit: Limit } {
     let tokens = budget.tokensPerTurn
     let limit: Limit = 'token_limit'
     if (budget.tokensPerTrajectory !== null) tokens = Math.min(tokens, budget.tokensPerTrajectory - tokensUsed(prompt))
@@ -80,14 +90,14 @@ export function createRecorder(policy: Policy, { session, seed, temperature, bud
   }
 
   /** Tokens after the first prompt, written and observed, counting an observation that is about to be appended. */
-  function tokensUsed(prompt: { ids: number[]; continues: boolean } | null): number {
+  function tokensUsed(prompt: Prompt | null): number {
     if (prompt === null) return firstPromptTokens === null ? 0 : lastTokens - firstPromptTokens
     const recorded = segments.reduce((sum, segment) => sum + segment.ids.length - segment.promptLength, 0)
     const observed = prompt.continues ? prompt.ids.length - (segments.at(-1)?.ids.length ?? 0) : 0
     return recorded + observed
   }
 
-  function record(messages: readonly Message[], prompt: { ids: number[]; continues: boolean } | null, generation: Generation): void {
+  function record(messages: readonly Message[], prompt: Prompt | null, generation: Generation): void {
     if (calls === 0) policyVersion = generation.version
     calls += 1
     usage = addUsage(usage, generation.usage)
@@ -97,7 +107,13 @@ export function createRecorder(policy: Policy, { session, seed, temperature, bud
 
     let segment = segments.at(-1)
     if (segment === undefined || !prompt.continues || segment.policyVersion !== generation.version) {
-      segment = { ids: [], actionMask: [], logprobs: [], promptLength: prompt.ids.length, policyVersion: generation.version }
+      segment = {
+        ids: [],
+        actionMask: [],
+        logprobs: [],
+        promptLength: prompt.ids.length,
+        policyVersion: generation.version,
+      }
       segments.push(segment)
     }
     for (let t = segment.ids.length; t < prompt.ids.length; t++) append(segment, prompt.ids[t] as number, 0, 0)
@@ -122,14 +138,23 @@ export function createRecorder(policy: Policy, { session, seed, temperature, bud
         }),
       )
       if (cutoff.reason !== null) return { ok: false, stopReason: cutoff.reason, failure: cutoff.failure }
-      if (!generated.ok) return { ok: false, stopReason: generated.failure.kind === 'context_limit' ? 'context_limit' : 'policy_error', failure: generated.failure }
+      if (!generated.ok)
+        return {
+          ok: false,
+          stopReason: generated.failure.kind === 'context_limit' ? 'context_limit' : 'policy_error',
+          failure: generated.failure,
+        }
 
       const generation = generated.value
-      const problem = problemOf(generation, room.tokens) ?? (segments.length > 0 && generation.tokenIds === null ? 'gave token ids before and none now' : null)
-      if (problem !== null) return { ok: false, stopReason: 'policy_error', failure: badGeneration(policy, session, problem) }
+      const problem =
+        problemOf(generation, room.tokens) ??
+        (segments.length > 0 && generation.tokenIds === null ? 'gave token ids before and none now' : null)
+      if (problem !== null)
+        return { ok: false, stopReason: 'policy_error', failure: badGeneration(policy, session, problem) }
 
       record(messages, prompt, generation)
-      if (generation.finishReason === 'length') return { ok: false, stopReason: room.limit, failure: null, text: generation.text }
+      if (generation.finishReason === 'length')
+        return { ok: false, stopReason: room.limit, failure: null, text: generation.text }
       return { ok: true, text: generation.text }
     },
     recording: () => ({ segments, usage, policyVersion }),
@@ -142,22 +167,32 @@ function append(segment: Draft, id: number, mask: 0 | 1, logprob: number): void 
   segment.logprobs.push(logprob)
 }
 
-function extends_(messages: readonly Message[], spoken: readonly Message[]): boolean {
-  return messages.length > spoken.length && spoken.every(({ role, content }, index) => messages[index]?.role === role && messages[index]?.content === content)
+function prefixHolds(messages: readonly Message[], spoken: readonly Message[]): boolean {
+  return (
+    messages.length > spoken.length &&
+    spoken.every(({ role, content }, index) => messages[index]?.role === role && messages[index]?.content === content)
+  )
 }
 
 /** What is wrong with a generation; null when nothing is. Wrong ids or log-probabilities must never reach training. */
 function problemOf({ tokenIds, logprobs }: Generation, maxTokens: number): string | null {
   if (tokenIds === null) return null
   if (logprobs === null) return `gave ${tokenIds.length} token ids without log-probabilities`
-  if (tokenIds.length !== logprobs.length) return `gave ${tokenIds.length} token ids and ${logprobs.length} log-probabilities`
+  if (tokenIds.length !== logprobs.length)
+    return `gave ${tokenIds.length} token ids and ${logprobs.length} log-probabilities`
   if (tokenIds.length > maxTokens) return `wrote ${tokenIds.length} tokens where ${maxTokens} were allowed`
   const badId = tokenIds.find((id) => !Number.isInteger(id) || id < 0)
   if (badId !== undefined) return `gave the token id ${badId}`
   const badLogprob = logprobs.findIndex((logprob) => !Number.isFinite(logprob))
-  return badLogprob < 0 ? null : `gave the log-probability ${logprobs[badLogprob]} for token ${badLogprob} of ${logprobs.length}`
+  return badLogprob < 0
+    ? null
+    : `gave the log-probability ${logprobs[badLogprob]} for token ${badLogprob} of ${logprobs.length}`
 }
 
 function badGeneration(policy: Policy, session: string, problem: string): Failure {
-  return { boundary: 'policy', kind: 'bad_response', message: `policy ${policy.name} ${policy.version}, trajectory ${session}: ${problem}; expected one non-negative id and one finite log-probability per sampled token` }
+  return {
+    boundary: 'policy',
+    kind: 'bad_response',
+    message: `policy ${policy.name} ${policy.version}, trajectory ${session}: ${problem}; expected one non-negative id and one finite log-probability per sampled token`,
+  }
 }

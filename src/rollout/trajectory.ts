@@ -70,8 +70,15 @@ export async function runTrajectory(run: TrajectoryRun): Promise<Trajectory> {
 function behindCutoff({ grounding, vision }: Agents, cutoff: Cutoff): Agents {
   const { signal } = cutoff
   return {
-    grounding: { name: grounding.name, ground: (request) => cutoff.race('grounding', `grounding agent ${grounding.name}`, () => grounding.ground(request, { signal })) },
-    vision: { name: vision.name, look: (request) => cutoff.race('vision', `vision agent ${vision.name}`, () => vision.look(request, { signal })) },
+    grounding: {
+      name: grounding.name,
+      ground: (request) =>
+        cutoff.race('grounding', `grounding agent ${grounding.name}`, () => grounding.ground(request, { signal })),
+    },
+    vision: {
+      name: vision.name,
+      look: (request) => cutoff.race('vision', `vision agent ${vision.name}`, () => vision.look(request, { signal })),
+    },
   }
 }
 

@@ -1,7 +1,15 @@
 /** Sums what calls used. */
 import type { Usage } from '../types.ts'
 
-export const noUsage: Usage = { calls: 0, promptTokens: 0, completionTokens: 0, frames: 0, seconds: 0, costUsd: 0, cached: 0 }
+export const noUsage: Usage = {
+  calls: 0,
+  promptTokens: 0,
+  completionTokens: 0,
+  frames: 0,
+  seconds: 0,
+  costUsd: 0,
+  cached: 0,
+}
 
 export function addUsage(a: Usage, b: Usage): Usage {
   return {

@@ -21,7 +21,13 @@ export interface ParsedAction {
 }
 
 /** Where generation may stop: after the tag that completes an action. */
-export const actionStops: readonly string[] = ['</visual_query>', '</search>', '<request_grounding/>', '</request_grounding>', '</answer>']
+export const actionStops: readonly string[] = [
+  '</visual_query>',
+  '</search>',
+  '<request_grounding/>',
+  '</request_grounding>',
+  '</answer>',
+]
 
 /**
  * Reads the action of one turn. With several actions the earliest complete one counts and the turn is not well formed.
@@ -31,7 +37,13 @@ export function parseAction(text: string): ParsedAction {
   const blocks = reasoningBlocks(text)
   const tags = scanTags(text).filter((tag) => !blocks.some((block) => tag.start >= block.start && tag.end <= block.end))
   const found = earliestComplete(text, tags)
-  if (found === null) return invalid(tags.length === 0 ? noActionProblem(text, blocks) : `the tag ${text.slice(tags[0]?.start, tags[0]?.end)} is not part of a complete action`, text.length)
+  if (found === null)
+    return invalid(
+      tags.length === 0
+        ? noActionProblem(text, blocks)
+        : `the tag ${text.slice(tags[0]?.start, tags[0]?.end)} is not part of a complete action`,
+      text.length,
+    )
 
   const { action, start, end } = found
   if (action.kind === 'invalid') return invalid(action.problem, end)
@@ -93,13 +105,15 @@ function noActionProblem(text: string, blocks: readonly Span[]): string {
 
 function earliestComplete(text: string, tags: readonly Tag[]): (Span & { action: Action }) | null {
   for (const [index, tag] of tags.entries()) {
-    if (tag.name === 'request_grounding' && tag.form === 'self') return { start: tag.start, end: tag.end, action: { kind: 'ground' } }
+    if (tag.name === 'request_grounding' && tag.form === 'self')
+      return { start: tag.start, end: tag.end, action: { kind: 'ground' } }
     if (tag.form !== 'open') continue
     const next = tags[index + 1]
     if (next !== undefined && next.name === tag.name && next.form === 'close') {
       return { start: tag.start, end: next.end, action: readContent(tag.name, text.slice(tag.end, next.start)) }
     }
-    if (tag.name === 'request_grounding' && text.slice(tag.end).trim() === '') return { start: tag.start, end: tag.end, action: { kind: 'ground' } }
+    if (tag.name === 'request_grounding' && text.slice(tag.end).trim() === '')
+      return { start: tag.start, end: tag.end, action: { kind: 'ground' } }
   }
   return null
 }
@@ -115,5 +129,8 @@ function readContent(name: Tag['name'], content: string): Action {
 function readAnswer(content: string): Action {
   const label = /^a?([0-4])$/i.exec(content) ?? /^a([0-4]) ?: ?\S(?!.*\ba[0-4]\b).*$/i.exec(content)
   if (label !== null) return { kind: 'answer', option: Number(label[1]) }
-  return { kind: 'invalid', problem: content === '' ? 'the answer is empty' : 'the answer is not one of the labels a0 to a4' }
+  return {
+    kind: 'invalid',
+    problem: content === '' ? 'the answer is empty' : 'the answer is not one of the labels a0 to a4',
+  }
 }

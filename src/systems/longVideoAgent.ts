@@ -8,7 +8,15 @@
 import type { Clip, Failure, Message, System, SystemContext, SystemOutcome, Turn } from '../types.ts'
 import { actionStops, parseAction } from './actions.ts'
 import type { SystemsOptions } from './options.ts'
-import { countdownLines, errorObservation, firstMessage, groundingObservation, invalidObservation, noClipObservation, visionObservation } from './transcript.ts'
+import {
+  countdownLines,
+  errorObservation,
+  firstMessage,
+  groundingObservation,
+  invalidObservation,
+  noClipObservation,
+  visionObservation,
+} from './transcript.ts'
 import { evidenceWindow, findClip } from './window.ts'
 
 export function longVideoAgent(options: SystemsOptions): System {
@@ -20,7 +28,11 @@ async function run(context: SystemContext, options: SystemsOptions): Promise<Sys
   const visited = new Set<string>()
   const turns: Turn[] = []
   let view: Clip | null = null
-  const end = (stopReason: SystemOutcome['stopReason'], failure: Failure | null = null, answer: number | null = null): SystemOutcome => ({ turns, answer, stopReason, failure, visited: [...visited] })
+  const end = (
+    stopReason: SystemOutcome['stopReason'],
+    failure: Failure | null = null,
+    answer: number | null = null,
+  ): SystemOutcome => ({ turns, answer, stopReason, failure, visited: [...visited] })
 
   let located: string | null = null
   if (options.initialGrounding === 'agent') {
@@ -30,12 +42,23 @@ async function run(context: SystemContext, options: SystemsOptions): Promise<Sys
     view = effect.view
     located = context.fitObservation(effect.observation)
   }
-  const messages: Message[] = [{ role: 'user', content: firstMessage(options.prompt, task.question, located, countdownLines(budget.turns, options)) }]
+  const messages: Message[] = [
+    {
+      role: 'user',
+      content: firstMessage(options.prompt, task.question, located, countdownLines(budget.turns, options)),
+    },
+  ]
 
   for (let turnsLeft = budget.turns; turnsLeft > 0; turnsLeft--) {
     const said = await master.say(messages, actionStops)
     if (!said.ok) {
-      if (said.text !== undefined) turns.push({ response: said.text, action: { kind: 'invalid', problem: `cut off: ${said.stopReason}` }, wellFormed: false, ...withoutEffect(view) })
+      if (said.text !== undefined)
+        turns.push({
+          response: said.text,
+          action: { kind: 'invalid', problem: `cut off: ${said.stopReason}` },
+          wellFormed: false,
+          ...withoutEffect(view),
+        })
       return end(said.stopReason, said.failure)
     }
     const { action, wellFormed, end: actionEnd } = parseAction(said.text)
@@ -56,10 +79,15 @@ async function run(context: SystemContext, options: SystemsOptions): Promise<Sys
     else effect = { observation: invalidObservation, view, failure: null, frames: [] }
 
     view = effect.view
-    const observation = [context.fitObservation(effect.observation), ...countdownLines(turnsLeft - 1, options)].join('\n')
+    const observation = [context.fitObservation(effect.observation), ...countdownLines(turnsLeft - 1, options)].join(
+      '\n',
+    )
     turns.push({ ...chosen, observation, failure: effect.failure, clipId: view?.id ?? null, frames: effect.frames })
     if (effect.failure !== null && options.onAgentFailure === 'stop') return end('agent_error', effect.failure)
-    messages.push({ role: 'assistant', content: keepThrough(said.text, actionEnd) }, { role: 'user', content: observation })
+    messages.push(
+      { role: 'assistant', content: keepThrough(said.text, actionEnd) },
+      { role: 'user', content: observation },
+    )
   }
   return end('turn_limit')
 }
@@ -78,16 +106,31 @@ function withoutEffect(view: Clip | null): Pick<Turn, 'observation' | 'failure' 
 }
 
 /** Asks for a clip and shows its window. Adds the clips shown to `visited`; on failure the view stays. */
-async function ground({ task, agents, budget, signal, spend }: SystemContext, view: Clip | null, visited: Set<string>): Promise<Effect> {
+async function ground(
+  { task, agents, budget, signal, spend }: SystemContext,
+  view: Clip | null,
+  visited: Set<string>,
+): Promise<Effect> {
   const { episode, question } = task
   const answer = await agents.grounding.ground({ episode, question, visited: [...visited] }, { signal })
-  if (!answer.ok) return { observation: errorObservation('grounding', answer.failure.kind), view, failure: answer.failure, frames: [] }
+  if (!answer.ok)
+    return {
+      observation: errorObservation('grounding', answer.failure.kind),
+      view,
+      failure: answer.failure,
+      frames: [],
+    }
   spend('grounding', answer.value.usage)
 
   const clip = findClip(episode, answer.value.clipId)
   if (clip === null) {
     const message = `grounding agent ${agents.grounding.name}: expected a clip of episode ${episode.id} for question ${question.qid}, got ${JSON.stringify(answer.value.clipId)}; the view was kept`
-    return { observation: errorObservation('grounding', 'it named no clip of this episode'), view, failure: { boundary: 'grounding', kind: 'bad_response', message }, frames: [] }
+    return {
+      observation: errorObservation('grounding', 'it named no clip of this episode'),
+      view,
+      failure: { boundary: 'grounding', kind: 'bad_response', message },
+      frames: [],
+    }
   }
   const clips = evidenceWindow(episode, clip, budget.windowClips)
   for (const shown of clips) visited.add(shown.id)
@@ -95,10 +138,18 @@ async function ground({ task, agents, budget, signal, spend }: SystemContext, vi
 }
 
 /** Asks what is to be seen in the window around the clip in view. */
-async function look({ task, agents, budget, signal, spend }: SystemContext, view: Clip | null, query: string): Promise<Effect> {
+async function look(
+  { task, agents, budget, signal, spend }: SystemContext,
+  view: Clip | null,
+  query: string,
+): Promise<Effect> {
   if (view === null) return { observation: noClipObservation, view, failure: null, frames: [] }
-  const answer = await agents.vision.look({ clips: evidenceWindow(task.episode, view, budget.windowClips), query }, { signal })
-  if (!answer.ok) return { observation: errorObservation('vision', answer.failure.kind), view, failure: answer.failure, frames: [] }
+  const answer = await agents.vision.look(
+    { clips: evidenceWindow(task.episode, view, budget.windowClips), query },
+    { signal },
+  )
+  if (!answer.ok)
+    return { observation: errorObservation('vision', answer.failure.kind), view, failure: answer.failure, frames: [] }
   spend('vision', answer.value.usage)
   return { observation: visionObservation(answer.value.text), view, failure: null, frames: answer.value.frames }
 }

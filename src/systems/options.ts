@@ -7,13 +7,17 @@ export const systemsOptions = z
     prompt: z
       .enum(['brief', 'instructed'])
       .default('brief')
-      .describe('First message: `brief` has the question and options only (small masters that learnt the format), `instructed` explains the task first.'),
+      .describe(
+        'First message: `brief` has the question and options only (small masters that learnt the format), `instructed` explains the task first.',
+      ),
     showTurnsLeft: z.boolean().default(true).describe('End every message to the master with <turns_left_N>.'),
     forceAnswerNotice: z.boolean().default(false).describe('On the last turn, tell the master to answer now.'),
     onAgentFailure: z
       .enum(['observe', 'stop'])
       .default('observe')
-      .describe('When an agent fails: `observe` tells the master and goes on, `stop` ends the trajectory with stop reason agent_error.'),
+      .describe(
+        'When an agent fails: `observe` tells the master and goes on, `stop` ends the trajectory with stop reason agent_error.',
+      ),
     initialGrounding: z
       .enum(['none', 'agent'])
       .default('none')

@@ -21,7 +21,12 @@ export function clipLabel(episode: Episode, clip: Clip): string {
 }
 
 /** The first user message. `located` is the observation of a grounding made before turn 1, if any. */
-export function firstMessage(style: PromptStyle, question: Question, located: string | null, countdown: readonly string[]): string {
+export function firstMessage(
+  style: PromptStyle,
+  question: Question,
+  located: string | null,
+  countdown: readonly string[],
+): string {
   const lines = [
     `question : ${neutralise(question.text)}`,
     // a small master learns to match options faster when each word stands right after its label
@@ -33,7 +38,10 @@ export function firstMessage(style: PromptStyle, question: Question, located: st
 }
 
 /** The lines that end every message to the master: a notice on the last turn if wanted, and how many turns are left. */
-export function countdownLines(turnsLeft: number, options: { showTurnsLeft: boolean; forceAnswerNotice: boolean }): string[] {
+export function countdownLines(
+  turnsLeft: number,
+  options: { showTurnsLeft: boolean; forceAnswerNotice: boolean },
+): string[] {
   return [
     ...(options.forceAnswerNotice && turnsLeft === 1 ? ['this is the last turn : answer now .'] : []),
     ...(options.showTurnsLeft ? [`<turns_left_${turnsLeft}>`] : []),

@@ -2,7 +2,17 @@
  * A table as a list of columns, each with its type, its meaning and where its value comes from; the Arrow schema and the record
  * batches follow from the list. Knows nothing about what the columns hold.
  */
-import { type Data, DataType, Field, makeData, RecordBatch, Schema, Struct, Vector, vectorFromArray } from 'apache-arrow'
+import {
+  type Data,
+  DataType,
+  Field,
+  makeData,
+  RecordBatch,
+  Schema,
+  Struct,
+  Vector,
+  vectorFromArray,
+} from 'apache-arrow'
 
 export interface Column<Row> {
   name: string
@@ -14,7 +24,9 @@ export interface Column<Row> {
 }
 
 export function schemaOf<Row>(columns: readonly Column<Row>[], metadata: Record<string, string>): Schema {
-  const fields = columns.map(({ name, type, nullable = false, meaning }) => new Field(name, type, nullable, new Map([['description', meaning]])))
+  const fields = columns.map(
+    ({ name, type, nullable = false, meaning }) => new Field(name, type, nullable, new Map([['description', meaning]])),
+  )
   return new Schema(fields, new Map(Object.entries(metadata)))
 }
 
@@ -22,10 +34,14 @@ export function schemaOf<Row>(columns: readonly Column<Row>[], metadata: Record<
 export function batchOf<Row>(schema: Schema, columns: readonly Column<Row>[], rows: readonly Row[]): RecordBatch {
   const children = columns.map(({ name, type, value }) => {
     const [data, ...more] = vectorFromArray(rows.map(value), type).data
-    if (data === undefined || more.length > 0) throw new Error(`column ${name}: ${rows.length} rows did not fit one batch`)
+    if (data === undefined || more.length > 0)
+      throw new Error(`column ${name}: ${rows.length} rows did not fit one batch`)
     return data
   })
-  return new RecordBatch(schema, makeData({ type: new Struct(schema.fields), length: rows.length, nullCount: 0, children }))
+  return new RecordBatch(
+    schema,
+    makeData({ type: new Struct(schema.fields), length: rows.length, nullCount: 0, children }),
+  )
 }
 
 /** The rows of a batch as plain objects under their column names. Lists and structs must not be nullable; values may. */

@@ -15,9 +15,14 @@ export class StoreError extends Error {
 export function failureOf(error: unknown, doing: string): Failure {
   if (error instanceof StoreError) return { boundary: 'store', kind: error.kind, message: error.message }
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  const failure = (kind: FailureKind, advice: string): Failure => ({ boundary: 'store', kind, message: `${doing}: ${(error as Error).message}; ${advice}` })
+  const failure = (kind: FailureKind, advice: string): Failure => ({
+    boundary: 'store',
+    kind,
+    message: `${doing}: ${(error as Error).message}; ${advice}`,
+  })
   // EFBIG: the user's limit on file sizes; EDQUOT: on all files
-  if (code === 'ENOSPC' || code === 'EDQUOT' || code === 'EFBIG') return failure('disk_full', 'what was stored before is whole; make room and run again with --resume')
+  if (code === 'ENOSPC' || code === 'EDQUOT' || code === 'EFBIG')
+    return failure('disk_full', 'what was stored before is whole; make room and run again with --resume')
   if (code === 'ENOENT' || code === 'ENOTDIR') return failure('missing_file', 'check the path')
   if (/^E[A-Z]+$/.test(code)) return failure('bad_file', 'check the path and its permissions')
   throw error

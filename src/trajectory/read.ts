@@ -2,7 +2,7 @@
 import { type FileHandle, open } from 'node:fs/promises'
 import type { RecordBatch, Schema } from 'apache-arrow'
 import type { Result } from '../types.ts'
-import { StoreError, failureOf } from './failure.ts'
+import { failureOf, StoreError } from './failure.ts'
 import { finalPath, locate, schemas, type TableName } from './files.ts'
 import { decodeBatch, decodeSchema, type Frame, readFrames } from './frames.ts'
 import { type SegmentRow, segmentRows, type TrajectoryRow, trajectoryRows } from './schema.ts'
@@ -17,10 +17,18 @@ export async function readSegments(directory: string): Promise<Result<AsyncItera
   return readTable(directory, 'segments', segmentRows)
 }
 
-async function readTable<Row>(directory: string, table: TableName, rowsOf: (batch: RecordBatch) => Row[]): Promise<Result<AsyncIterable<Row>>> {
+async function readTable<Row>(
+  directory: string,
+  table: TableName,
+  rowsOf: (batch: RecordBatch) => Row[],
+): Promise<Result<AsyncIterable<Row>>> {
   const path = await locate(directory, table)
   try {
-    if (path === null) throw new StoreError('missing_file', `${finalPath(directory, table)}: expected the ${table} of a run, found no such file and no .partial; check the directory`)
+    if (path === null)
+      throw new StoreError(
+        'missing_file',
+        `${finalPath(directory, table)}: expected the ${table} of a run, found no such file and no .partial; check the directory`,
+      )
     // a first look, so that a wrong file is a failure now and not in the middle
     const file = await open(path)
     try {
@@ -34,7 +42,11 @@ async function readTable<Row>(directory: string, table: TableName, rowsOf: (batc
   }
 }
 
-async function* rowsIn<Row>(path: string, table: TableName, rowsOf: (batch: RecordBatch) => Row[]): AsyncGenerator<Row> {
+async function* rowsIn<Row>(
+  path: string,
+  table: TableName,
+  rowsOf: (batch: RecordBatch) => Row[],
+): AsyncGenerator<Row> {
   const file: FileHandle = await open(path)
   try {
     const frames = readFrames(file)
@@ -48,12 +60,21 @@ async function* rowsIn<Row>(path: string, table: TableName, rowsOf: (batch: Reco
 /** Takes the first message and makes sure that it is this table's schema. */
 export async function checkSchema(frames: AsyncGenerator<Frame>, path: string, table: TableName): Promise<Frame> {
   const first = await frames.next()
-  if (first.done || first.value.kind !== 'schema') throw new StoreError('bad_file', `${path}: expected an Arrow IPC stream, found none; was it written by showrunner?`)
-  if (shape(decodeSchema(first.value.bytes)) !== shape(schemas[table])) throw new StoreError('bad_file', `${path}: expected the columns of this version of the store, found others; read it with the version that wrote it`)
+  if (first.done || first.value.kind !== 'schema')
+    throw new StoreError('bad_file', `${path}: expected an Arrow IPC stream, found none; was it written by showrunner?`)
+  if (shape(decodeSchema(first.value.bytes)) !== shape(schemas[table]))
+    throw new StoreError(
+      'bad_file',
+      `${path}: expected the columns of this version of the store, found others; read it with the version that wrote it`,
+    )
   return first.value
 }
 
 /** What has to agree: names, types and the version; descriptions may change. */
 function shape({ fields, metadata }: Schema): string {
-  return JSON.stringify([metadata.get('showrunner_table'), metadata.get('showrunner_store_version'), fields.map(({ name, type, nullable }) => [name, String(type), nullable])])
+  return JSON.stringify([
+    metadata.get('showrunner_table'),
+    metadata.get('showrunner_store_version'),
+    fields.map(({ name, type, nullable }) => [name, String(type), nullable]),
+  ])
 }

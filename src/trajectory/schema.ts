@@ -5,8 +5,36 @@
  * what a trainer needs. They join on `trajectory_id`. `turns` is a list of structs (not JSON), so that pyarrow, polars and DuckDB can
  * query it. Column descriptions are also in the files, as field metadata.
  */
-import { Bool, type DataType, Field, Float32, Float64, Int32, List, makeData, RecordBatch, type Schema, Struct, Uint8, Utf8, vectorFromArray } from 'apache-arrow'
-import type { Action, Budget, Failure, QuestionKind, Reward, ScoredGroup, ScoredTrajectory, Segment, StopReason, Trajectory, Turn, Usage } from '../types.ts'
+import {
+  Bool,
+  type DataType,
+  Field,
+  Float32,
+  Float64,
+  Int32,
+  List,
+  makeData,
+  RecordBatch,
+  type Schema,
+  Struct,
+  Uint8,
+  Utf8,
+  vectorFromArray,
+} from 'apache-arrow'
+import type {
+  Action,
+  Budget,
+  Failure,
+  QuestionKind,
+  Reward,
+  ScoredGroup,
+  ScoredTrajectory,
+  Segment,
+  StopReason,
+  Trajectory,
+  Turn,
+  Usage,
+} from '../types.ts'
 import { batchOf, type Column, plainRows, schemaOf } from './columns.ts'
 
 /** Raised when a column changes its name, type or meaning. */
@@ -57,9 +85,18 @@ const integer = new Int32()
 const number = new Float64()
 const flag = new Bool()
 const list = (of: DataType): List => new List(new Field('item', of, false))
-const struct = (fields: Record<string, DataType>, nullable: readonly string[] = []): Struct => new Struct(Object.entries(fields).map(([name, type]) => new Field(name, type, nullable.includes(name))))
+const struct = (fields: Record<string, DataType>, nullable: readonly string[] = []): Struct =>
+  new Struct(Object.entries(fields).map(([name, type]) => new Field(name, type, nullable.includes(name))))
 
-const usageType = struct({ calls: integer, prompt_tokens: integer, completion_tokens: integer, frames: integer, seconds: number, cost_usd: number, cached: integer })
+const usageType = struct({
+  calls: integer,
+  prompt_tokens: integer,
+  completion_tokens: integer,
+  frames: integer,
+  seconds: number,
+  cost_usd: number,
+  cached: integer,
+})
 const turnType = struct(
   {
     response: text,
@@ -82,25 +119,109 @@ const run = (read: (trajectory: Trajectory) => unknown) => (row: Scored) => read
 const reward = (part: keyof Reward) => (row: Scored) => row.scored.reward?.[part] ?? null
 
 const trajectoryColumns: readonly Column<Scored>[] = [
-  { name: 'step', type: integer, meaning: 'Training step, or the pass over the tasks that this run belongs to.', value: run(({ step }) => step) },
-  { name: 'group_id', type: text, meaning: '{step}/{qid}: runs of the same task share it; one record batch holds one group.', value: ({ groupId }) => groupId },
-  { name: 'trajectory_id', type: text, meaning: '{step}/{qid}/{sample}: unique in a store; joins with segments.', value: run(({ id }) => id) },
+  {
+    name: 'step',
+    type: integer,
+    meaning: 'Training step, or the pass over the tasks that this run belongs to.',
+    value: run(({ step }) => step),
+  },
+  {
+    name: 'group_id',
+    type: text,
+    meaning: '{step}/{qid}: runs of the same task share it; one record batch holds one group.',
+    value: ({ groupId }) => groupId,
+  },
+  {
+    name: 'trajectory_id',
+    type: text,
+    meaning: '{step}/{qid}/{sample}: unique in a store; joins with segments.',
+    value: run(({ id }) => id),
+  },
   { name: 'sample', type: integer, meaning: 'Position in the group, from 0.', value: run(({ sample }) => sample) },
-  { name: 'seed', type: text, meaning: '{run seed}/{step}/{qid}/{sample}: what the sampling was seeded with; turn n adds /n.', value: run(({ seed }) => seed) },
-  { name: 'system', type: text, meaning: 'The system (the program of turns) that was run.', value: run(({ system }) => system) },
-  { name: 'policy_version', type: text, meaning: 'What the policy called itself at the first generation.', value: run(({ policyVersion }) => policyVersion) },
-  { name: 'show', type: text, meaning: 'Series that the episode belongs to.', value: run(({ task }) => task.episode.show) },
-  { name: 'episode_id', type: text, meaning: 'Episode that the question is about.', value: run(({ task }) => task.episode.id) },
+  {
+    name: 'seed',
+    type: text,
+    meaning: '{run seed}/{step}/{qid}/{sample}: what the sampling was seeded with; turn n adds /n.',
+    value: run(({ seed }) => seed),
+  },
+  {
+    name: 'system',
+    type: text,
+    meaning: 'The system (the program of turns) that was run.',
+    value: run(({ system }) => system),
+  },
+  {
+    name: 'policy_version',
+    type: text,
+    meaning: 'What the policy called itself at the first generation.',
+    value: run(({ policyVersion }) => policyVersion),
+  },
+  {
+    name: 'show',
+    type: text,
+    meaning: 'Series that the episode belongs to.',
+    value: run(({ task }) => task.episode.show),
+  },
+  {
+    name: 'episode_id',
+    type: text,
+    meaning: 'Episode that the question is about.',
+    value: run(({ task }) => task.episode.id),
+  },
   { name: 'qid', type: text, meaning: 'Question.', value: run(({ task }) => task.question.qid) },
   { name: 'question', type: text, meaning: 'Its text.', value: run(({ task }) => task.question.text) },
-  { name: 'options', type: list(text), meaning: 'Its five options; label a{i} is option i.', value: run(({ task }) => task.question.options) },
-  { name: 'kind', type: text, nullable: true, meaning: 'dialogue, visual or both, where the data set says how the question is answered.', value: ({ scored }) => scored.kind },
-  { name: 'max_turns', type: integer, meaning: 'K: how many times the master could write.', value: run(({ budget }) => budget.turns) },
-  { name: 'window_clips', type: integer, meaning: 'w: clips in view at once.', value: run(({ budget }) => budget.windowClips) },
-  { name: 'tokens_per_turn', type: integer, meaning: 'Bound on tokens written in one turn.', value: run(({ budget }) => budget.tokensPerTurn) },
-  { name: 'tokens_per_observation', type: integer, nullable: true, meaning: 'Bound on tokens of one observation; null: none.', value: run(({ budget }) => budget.tokensPerObservation) },
-  { name: 'tokens_per_trajectory', type: integer, nullable: true, meaning: 'Bound on tokens after the first prompt; null: none.', value: run(({ budget }) => budget.tokensPerTrajectory) },
-  { name: 'deadline_seconds', type: number, nullable: true, meaning: 'Wall-clock bound; null: none.', value: run(({ budget }) => budget.deadlineSeconds) },
+  {
+    name: 'options',
+    type: list(text),
+    meaning: 'Its five options; label a{i} is option i.',
+    value: run(({ task }) => task.question.options),
+  },
+  {
+    name: 'kind',
+    type: text,
+    nullable: true,
+    meaning: 'dialogue, visual or both, where the data set says how the question is answered.',
+    value: ({ scored }) => scored.kind,
+  },
+  {
+    name: 'max_turns',
+    type: integer,
+    meaning: 'K: how many times the master could write.',
+    value: run(({ budget }) => budget.turns),
+  },
+  {
+    name: 'window_clips',
+    type: integer,
+    meaning: 'w: clips in view at once.',
+    value: run(({ budget }) => budget.windowClips),
+  },
+  {
+    name: 'tokens_per_turn',
+    type: integer,
+    meaning: 'Bound on tokens written in one turn.',
+    value: run(({ budget }) => budget.tokensPerTurn),
+  },
+  {
+    name: 'tokens_per_observation',
+    type: integer,
+    nullable: true,
+    meaning: 'Bound on tokens of one observation; null: none.',
+    value: run(({ budget }) => budget.tokensPerObservation),
+  },
+  {
+    name: 'tokens_per_trajectory',
+    type: integer,
+    nullable: true,
+    meaning: 'Bound on tokens after the first prompt; null: none.',
+    value: run(({ budget }) => budget.tokensPerTrajectory),
+  },
+  {
+    name: 'deadline_seconds',
+    type: number,
+    nullable: true,
+    meaning: 'Wall-clock bound; null: none.',
+    value: run(({ budget }) => budget.deadlineSeconds),
+  },
   {
     name: 'turns',
     type: list(turnType),
@@ -108,33 +229,146 @@ const trajectoryColumns: readonly Column<Scored>[] = [
       'In order: response (what the policy wrote), action (ground, look, answer, invalid), query (of look), option (of answer), problem (of invalid), well_formed, observation (null when nothing came back), failure_* (of an agent in this turn), clip_id (in view afterwards), frames (looked at; time in seconds on the clip).',
     value: run(({ turns }) => turns.map(storedTurn)),
   },
-  { name: 'answer', type: integer, nullable: true, meaning: 'Chosen option; null when there was no valid answer.', value: run(({ answer }) => answer) },
-  { name: 'correct', type: flag, meaning: 'The run was answered with the right option.', value: ({ scored }) => scored.correct },
-  { name: 'grounded', type: flag, meaning: 'The clip with the evidence was among the clips shown.', value: ({ scored }) => scored.grounded },
-  { name: 'visited', type: list(text), meaning: 'Clips shown, in order of first showing.', value: run(({ visited }) => visited) },
-  { name: 'stop_reason', type: text, meaning: 'answered, turn_limit, token_limit, context_limit, deadline, agent_error, policy_error or cancelled.', value: run(({ stopReason }) => stopReason) },
-  { name: 'failure_boundary', type: text, nullable: true, meaning: 'Which outside part failed, where a failure ended the run.', value: run(({ failure }) => failure?.boundary ?? null) },
-  { name: 'failure_kind', type: text, nullable: true, meaning: 'How it failed.', value: run(({ failure }) => failure?.kind ?? null) },
-  { name: 'failure_message', type: text, nullable: true, meaning: 'The failure in one line.', value: run(({ failure }) => failure?.message ?? null) },
-  { name: 'reward_total', type: number, nullable: true, meaning: 'R; null in all four when the run failed outside the policy and is not to be trained on.', value: reward('total') },
-  { name: 'reward_format', type: number, nullable: true, meaning: 'alpha times the aggregated format reward.', value: reward('format') },
-  { name: 'reward_answer', type: number, nullable: true, meaning: '1 for the right option, else 0.', value: reward('answer') },
-  { name: 'reward_turn_cost', type: number, nullable: true, meaning: 'What the turns cost; 0 or negative.', value: reward('turnCost') },
-  { name: 'advantage', type: number, nullable: true, meaning: 'Advantage used in the update; null when there was none.', value: ({ advantage }) => advantage },
-  { name: 'sampled_tokens', type: integer, meaning: 'Tokens that the policy sampled: ones in the action masks of its segments.', value: run(({ segments }) => segments.reduce((sum, segment) => sum + sampledIn(segment), 0)) },
-  { name: 'segment_count', type: integer, meaning: 'Rows in segments. More than 1: the prompt stopped matching what was sampled, or the policy changed, that many times less one.', value: run(({ segments }) => segments.length) },
-  { name: 'usage_master', type: usageType, meaning: 'What the policy used over the run; seconds spent waiting, cost in US dollars, cached: calls answered from a cache.', value: run(({ usage }) => storedUsage(usage.master)) },
-  { name: 'usage_grounding', type: usageType, meaning: 'The same for the grounding agent.', value: run(({ usage }) => storedUsage(usage.grounding)) },
-  { name: 'usage_vision', type: usageType, meaning: 'The same for the vision agent.', value: run(({ usage }) => storedUsage(usage.vision)) },
-  { name: 'seconds', type: number, meaning: 'Wall-clock seconds from start to end of the run.', value: run(({ seconds }) => seconds) },
+  {
+    name: 'answer',
+    type: integer,
+    nullable: true,
+    meaning: 'Chosen option; null when there was no valid answer.',
+    value: run(({ answer }) => answer),
+  },
+  {
+    name: 'correct',
+    type: flag,
+    meaning: 'The run was answered with the right option.',
+    value: ({ scored }) => scored.correct,
+  },
+  {
+    name: 'grounded',
+    type: flag,
+    meaning: 'The clip with the evidence was among the clips shown.',
+    value: ({ scored }) => scored.grounded,
+  },
+  {
+    name: 'visited',
+    type: list(text),
+    meaning: 'Clips shown, in order of first showing.',
+    value: run(({ visited }) => visited),
+  },
+  {
+    name: 'stop_reason',
+    type: text,
+    meaning: 'answered, turn_limit, token_limit, context_limit, deadline, agent_error, policy_error or cancelled.',
+    value: run(({ stopReason }) => stopReason),
+  },
+  {
+    name: 'failure_boundary',
+    type: text,
+    nullable: true,
+    meaning: 'Which outside part failed, where a failure ended the run.',
+    value: run(({ failure }) => failure?.boundary ?? null),
+  },
+  {
+    name: 'failure_kind',
+    type: text,
+    nullable: true,
+    meaning: 'How it failed.',
+    value: run(({ failure }) => failure?.kind ?? null),
+  },
+  {
+    name: 'failure_message',
+    type: text,
+    nullable: true,
+    meaning: 'The failure in one line.',
+    value: run(({ failure }) => failure?.message ?? null),
+  },
+  {
+    name: 'reward_total',
+    type: number,
+    nullable: true,
+    meaning: 'R; null in all four when the run failed outside the policy and is not to be trained on.',
+    value: reward('total'),
+  },
+  {
+    name: 'reward_format',
+    type: number,
+    nullable: true,
+    meaning: 'alpha times the aggregated format reward.',
+    value: reward('format'),
+  },
+  {
+    name: 'reward_answer',
+    type: number,
+    nullable: true,
+    meaning: '1 for the right option, else 0.',
+    value: reward('answer'),
+  },
+  {
+    name: 'reward_turn_cost',
+    type: number,
+    nullable: true,
+    meaning: 'What the turns cost; 0 or negative.',
+    value: reward('turnCost'),
+  },
+  {
+    name: 'advantage',
+    type: number,
+    nullable: true,
+    meaning: 'Advantage used in the update; null when there was none.',
+    value: ({ advantage }) => advantage,
+  },
+  {
+    name: 'sampled_tokens',
+    type: integer,
+    meaning: 'Tokens that the policy sampled: ones in the action masks of its segments.',
+    value: run(({ segments }) => segments.reduce((sum, segment) => sum + sampledIn(segment), 0)),
+  },
+  {
+    name: 'segment_count',
+    type: integer,
+    meaning:
+      'Rows in segments. More than 1: the prompt stopped matching what was sampled, or the policy changed, that many times less one.',
+    value: run(({ segments }) => segments.length),
+  },
+  {
+    name: 'usage_master',
+    type: usageType,
+    meaning:
+      'What the policy used over the run; seconds spent waiting, cost in US dollars, cached: calls answered from a cache.',
+    value: run(({ usage }) => storedUsage(usage.master)),
+  },
+  {
+    name: 'usage_grounding',
+    type: usageType,
+    meaning: 'The same for the grounding agent.',
+    value: run(({ usage }) => storedUsage(usage.grounding)),
+  },
+  {
+    name: 'usage_vision',
+    type: usageType,
+    meaning: 'The same for the vision agent.',
+    value: run(({ usage }) => storedUsage(usage.vision)),
+  },
+  {
+    name: 'seconds',
+    type: number,
+    meaning: 'Wall-clock seconds from start to end of the run.',
+    value: run(({ seconds }) => seconds),
+  },
 ]
 
-export const trajectorySchema: Schema = schemaOf(trajectoryColumns, { showrunner_table: 'trajectories', showrunner_store_version: STORE_VERSION })
+export const trajectorySchema: Schema = schemaOf(trajectoryColumns, {
+  showrunner_table: 'trajectories',
+  showrunner_store_version: STORE_VERSION,
+})
 
 /** The rows of one group. `advantages[i]` belongs to `scored[i]`; absent: none. */
-export function trajectoryBatch({ group, scored }: ScoredGroup, advantages: readonly (number | null)[] | undefined): RecordBatch {
+export function trajectoryBatch(
+  { group, scored }: ScoredGroup,
+  advantages: readonly (number | null)[] | undefined,
+): RecordBatch {
   if (scored.length === 0) throw new Error(`group ${group.id} has no trajectories`)
-  if (advantages !== undefined && advantages.length !== scored.length) throw new Error(`group ${group.id}: ${scored.length} trajectories and ${advantages.length} advantages`)
+  if (advantages !== undefined && advantages.length !== scored.length)
+    throw new Error(`group ${group.id}: ${scored.length} trajectories and ${advantages.length} advantages`)
   const rows = scored.map((one, index) => ({ groupId: group.id, scored: one, advantage: advantages?.[index] ?? null }))
   return batchOf(trajectorySchema, trajectoryColumns, rows)
 }
@@ -154,11 +388,27 @@ function sampledIn({ actionMask }: Segment): number {
 
 type StoredUsage = ReturnType<typeof storedUsage>
 function storedUsage({ calls, promptTokens, completionTokens, frames, seconds, costUsd, cached }: Usage) {
-  return { calls, prompt_tokens: promptTokens, completion_tokens: completionTokens, frames, seconds, cost_usd: costUsd, cached }
+  return {
+    calls,
+    prompt_tokens: promptTokens,
+    completion_tokens: completionTokens,
+    frames,
+    seconds,
+    cost_usd: costUsd,
+    cached,
+  }
 }
 
 function readUsage({ calls, prompt_tokens, completion_tokens, frames, seconds, cost_usd, cached }: StoredUsage): Usage {
-  return { calls, promptTokens: prompt_tokens, completionTokens: completion_tokens, frames, seconds, costUsd: cost_usd, cached }
+  return {
+    calls,
+    promptTokens: prompt_tokens,
+    completionTokens: completion_tokens,
+    frames,
+    seconds,
+    costUsd: cost_usd,
+    cached,
+  }
 }
 
 type StoredTurn = ReturnType<typeof storedTurn>
@@ -211,7 +461,9 @@ interface StoredFailure {
 }
 
 function readFailure({ failure_boundary, failure_kind, failure_message }: StoredFailure): Failure | null {
-  return failure_boundary === null || failure_kind === null ? null : { boundary: failure_boundary, kind: failure_kind, message: failure_message ?? '' }
+  return failure_boundary === null || failure_kind === null
+    ? null
+    : { boundary: failure_boundary, kind: failure_kind, message: failure_message ?? '' }
 }
 
 /** A row under its column names. */
@@ -285,11 +537,18 @@ function readTrajectory(row: StoredTrajectory): TrajectoryRow {
     visited: row.visited,
     stopReason: row.stop_reason,
     failure: readFailure(row),
-    reward: total === null || format === null || answer === null || turnCost === null ? null : { total, format, answer, turnCost },
+    reward:
+      total === null || format === null || answer === null || turnCost === null
+        ? null
+        : { total, format, answer, turnCost },
     advantage: row.advantage,
     sampledTokens: row.sampled_tokens,
     segmentCount: row.segment_count,
-    usage: { master: readUsage(row.usage_master), grounding: readUsage(row.usage_grounding), vision: readUsage(row.usage_vision) },
+    usage: {
+      master: readUsage(row.usage_master),
+      grounding: readUsage(row.usage_grounding),
+      vision: readUsage(row.usage_vision),
+    },
     seconds: row.seconds,
   }
 }
@@ -313,7 +572,11 @@ const segmentColumns: readonly SegmentColumn[] = [
   { name: 'segment', type: integer, meaning: 'Position in the trajectory, from 0.' },
   { name: 'ids', type: list(integer), meaning: 'Token ids: the prompt, then what was sampled and observed, in order.' },
   { name: 'action_mask', type: list(new Uint8()), meaning: '1 where the policy sampled the id; same length as ids.' },
-  { name: 'logprobs', type: list(new Float32()), meaning: 'Log-probability of the id when it was sampled, 0 elsewhere; same length as ids.' },
+  {
+    name: 'logprobs',
+    type: list(new Float32()),
+    meaning: 'Log-probability of the id when it was sampled, 0 elsewhere; same length as ids.',
+  },
   { name: 'prompt_length', type: integer, meaning: 'Ids before this were never sampled.' },
   { name: 'policy_version', type: text, meaning: 'Version of the policy that sampled this segment.' },
 ]
@@ -325,28 +588,67 @@ export const segmentSchema: Schema = schemaOf(
 
 /** The segments of one group; none is a batch without rows, so that both tables have a batch per group. */
 export function segmentBatch({ group, scored }: ScoredGroup): RecordBatch {
-  const rows = scored.flatMap(({ trajectory }) => trajectory.segments.map((segment, index): SegmentRow => ({ ...segment, step: group.step, groupId: group.id, trajectoryId: trajectory.id, index })))
+  const rows = scored.flatMap(({ trajectory }) =>
+    trajectory.segments.map(
+      (segment, index): SegmentRow => ({
+        ...segment,
+        step: group.step,
+        groupId: group.id,
+        trajectoryId: trajectory.id,
+        index,
+      }),
+    ),
+  )
   for (const { ids, actionMask, logprobs, trajectoryId, index } of rows) {
-    if (ids.length !== actionMask.length || ids.length !== logprobs.length) throw new Error(`segment ${index} of ${trajectoryId}: ${ids.length} ids, ${actionMask.length} mask bits and ${logprobs.length} log-probabilities`)
+    if (ids.length !== actionMask.length || ids.length !== logprobs.length)
+      throw new Error(
+        `segment ${index} of ${trajectoryId}: ${ids.length} ids, ${actionMask.length} mask bits and ${logprobs.length} log-probabilities`,
+      )
   }
-  const texts = (values: readonly string[]) => (values.length === 0 ? makeData({ type: text, length: 0 }) : vectorFromArray(values, text).data[0])
-  const integers = (values: readonly number[]) => makeData({ type: integer, length: values.length, nullCount: 0, data: Int32Array.from(values) })
+  const texts = (values: readonly string[]) =>
+    values.length === 0 ? makeData({ type: text, length: 0 }) : vectorFromArray(values, text).data[0]
+  const integers = (values: readonly number[]) =>
+    makeData({ type: integer, length: values.length, nullCount: 0, data: Int32Array.from(values) })
   const children = [
     integers(rows.map(({ step }) => step)),
     texts(rows.map(({ groupId }) => groupId)),
     texts(rows.map(({ trajectoryId }) => trajectoryId)),
     integers(rows.map(({ index }) => index)),
-    listData(rows.map(({ ids }) => ids), integer, Int32Array),
-    listData(rows.map(({ actionMask }) => actionMask), new Uint8(), Uint8Array),
-    listData(rows.map(({ logprobs }) => logprobs), new Float32(), Float32Array),
+    listData(
+      rows.map(({ ids }) => ids),
+      integer,
+      Int32Array,
+    ),
+    listData(
+      rows.map(({ actionMask }) => actionMask),
+      new Uint8(),
+      Uint8Array,
+    ),
+    listData(
+      rows.map(({ logprobs }) => logprobs),
+      new Float32(),
+      Float32Array,
+    ),
     integers(rows.map(({ promptLength }) => promptLength)),
     texts(rows.map(({ policyVersion }) => policyVersion)),
   ]
-  return new RecordBatch(segmentSchema, makeData({ type: new Struct(segmentSchema.fields), length: rows.length, nullCount: 0, children: children as never }))
+  return new RecordBatch(
+    segmentSchema,
+    makeData({
+      type: new Struct(segmentSchema.fields),
+      length: rows.length,
+      nullCount: 0,
+      children: children as never,
+    }),
+  )
 }
 
 /** Lists of numbers as one flat array and its offsets: many times faster than a builder. */
-function listData(lists: readonly (readonly number[])[], type: DataType, Values: { new (length: number): Int32Array | Uint8Array | Float32Array }) {
+function listData(
+  lists: readonly (readonly number[])[],
+  type: DataType,
+  Values: { new (length: number): Int32Array | Uint8Array | Float32Array },
+) {
   const offsets = new Int32Array(lists.length + 1)
   for (const [index, { length }] of lists.entries()) offsets[index + 1] = (offsets[index] as number) + length
   const data = new Values(offsets[lists.length] as number)

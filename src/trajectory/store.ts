@@ -37,15 +37,28 @@ export interface Store {
 export async function openStore(directory: string, { resume, dropFromStep }: OpenOptions): Promise<Result<Store>> {
   try {
     await mkdir(directory, { recursive: true })
-    const found = { trajectories: await locate(directory, 'trajectories'), segments: await locate(directory, 'segments') }
-    if (found.trajectories === null && found.segments === null) return { ok: true, value: storeOver(directory, await createTables(directory), new Set()) }
-    if (!resume) throw new StoreError('bad_file', `${found.trajectories ?? found.segments}: expected no earlier run in ${directory}, found one; continue it with --resume or name another directory`)
+    const found = {
+      trajectories: await locate(directory, 'trajectories'),
+      segments: await locate(directory, 'segments'),
+    }
+    if (found.trajectories === null && found.segments === null)
+      return { ok: true, value: storeOver(directory, await createTables(directory), new Set()) }
+    if (!resume)
+      throw new StoreError(
+        'bad_file',
+        `${found.trajectories ?? found.segments}: expected no earlier run in ${directory}, found one; continue it with --resume or name another directory`,
+      )
     await refuseHalf(directory, found)
 
     const trajectories = await reopenTable(directory, 'trajectories')
     const segments = await closingOnError(trajectories.table, () => reopenTable(directory, 'segments'))
-    const groups = await closingOnError(trajectories.table, () => closingOnError(segments.table, () => reconcile(directory, trajectories, segments, dropFromStep)))
-    return { ok: true, value: storeOver(directory, { trajectories: trajectories.table, segments: segments.table }, groups) }
+    const groups = await closingOnError(trajectories.table, () =>
+      closingOnError(segments.table, () => reconcile(directory, trajectories, segments, dropFromStep)),
+    )
+    return {
+      ok: true,
+      value: storeOver(directory, { trajectories: trajectories.table, segments: segments.table }, groups),
+    }
   } catch (error) {
     return { ok: false, failure: failureOf(error, `opening the store ${directory}`) }
   }
@@ -115,10 +128,17 @@ async function createTables(directory: string): Promise<Tables> {
 
 /** One file without the other is what a crash at the very beginning leaves; later on it is damage, and resuming would drop what is left. */
 async function refuseHalf(directory: string, found: Record<TableName, string | null>): Promise<void> {
-  for (const [missing, other] of [['trajectories', 'segments'], ['segments', 'trajectories']] as const) {
+  for (const [missing, other] of [
+    ['trajectories', 'segments'],
+    ['segments', 'trajectories'],
+  ] as const) {
     const path = found[other]
     if (found[missing] !== null || path === null) continue
-    if ((await stat(path)).size > schemaMessage(schemas[other]).length) throw new StoreError('missing_file', `${finalPath(directory, missing)}: expected it beside ${path}, which holds groups; restore it from a copy or start in another directory`)
+    if ((await stat(path)).size > schemaMessage(schemas[other]).length)
+      throw new StoreError(
+        'missing_file',
+        `${finalPath(directory, missing)}: expected it beside ${path}, which holds groups; restore it from a copy or start in another directory`,
+      )
   }
 }
 
@@ -134,7 +154,11 @@ async function reopenTable(directory: string, name: TableName): Promise<Reopened
   const path = partialPath(directory, name)
   const closed = finalPath(directory, name)
   if (await exists(closed)) {
-    if (await exists(path)) throw new StoreError('bad_file', `${path}: expected only one of ${name}.arrows and ${name}.arrows.partial, found both; remove the one you do not want`)
+    if (await exists(path))
+      throw new StoreError(
+        'bad_file',
+        `${path}: expected only one of ${name}.arrows and ${name}.arrows.partial, found both; remove the one you do not want`,
+      )
     await rename(closed, path)
   }
   const existed = await exists(path)
@@ -146,7 +170,10 @@ async function reopenTable(directory: string, name: TableName): Promise<Reopened
     const schema = await checkSchema(frames, path, name)
     table.size = schema.end
     for await (const frame of frames) {
-      batches.push({ end: frame.end, ...(name === 'trajectories' ? groupOf(decodeBatch(schema.bytes, frame.bytes)) : { groupId: '', step: 0 }) })
+      batches.push({
+        end: frame.end,
+        ...(name === 'trajectories' ? groupOf(decodeBatch(schema.bytes, frame.bytes)) : { groupId: '', step: 0 }),
+      })
       table.size = frame.end
     }
     return { table, batches, schemaEnd: schema.end }
@@ -165,15 +192,28 @@ async function beginIfEmpty(table: GrowingTable, schema: Uint8Array): Promise<bo
 }
 
 /** Cuts both tables to the batches they share, and to the steps before `dropFromStep`. Returns the groups that are left. */
-async function reconcile(directory: string, trajectories: ReopenedTable, segments: ReopenedTable, dropFromStep: number | undefined): Promise<Set<string>> {
+async function reconcile(
+  directory: string,
+  trajectories: ReopenedTable,
+  segments: ReopenedTable,
+  dropFromStep: number | undefined,
+): Promise<Set<string>> {
   const { batches } = trajectories
   const difference = Math.abs(batches.length - segments.batches.length)
   // Each group is flushed in both before the next is written, so a crash can leave them one apart. More is damage that cutting would make worse.
-  if (difference > 1) throw new StoreError('bad_file', `${directory}: expected the same groups in trajectories and segments, found ${batches.length} and ${segments.batches.length}; restore the damaged file from a copy or start in another directory`)
+  if (difference > 1)
+    throw new StoreError(
+      'bad_file',
+      `${directory}: expected the same groups in trajectories and segments, found ${batches.length} and ${segments.batches.length}; restore the damaged file from a copy or start in another directory`,
+    )
   let keep = Math.min(batches.length, segments.batches.length)
   if (dropFromStep !== undefined) {
     const first = batches.findIndex(({ step }) => step >= dropFromStep)
-    if (first >= 0 && batches.slice(first, keep).some(({ step }) => step < dropFromStep)) throw new StoreError('bad_file', `${directory}: expected the groups of step ${dropFromStep} and later at the end, found earlier steps after them; start in another directory`)
+    if (first >= 0 && batches.slice(first, keep).some(({ step }) => step < dropFromStep))
+      throw new StoreError(
+        'bad_file',
+        `${directory}: expected the groups of step ${dropFromStep} and later at the end, found earlier steps after them; start in another directory`,
+      )
     if (first >= 0) keep = Math.min(keep, first)
   }
   for (const { table, batches: own, schemaEnd } of [trajectories, segments]) {
@@ -195,10 +235,16 @@ function storeOver(directory: string, tables: Tables, groupIds: Set<string>): St
     return done
   }
 
-  const appendGroup = async (group: ScoredGroup, advantages: readonly (number | null)[] | undefined): Promise<Result<void>> => {
+  const appendGroup = async (
+    group: ScoredGroup,
+    advantages: readonly (number | null)[] | undefined,
+  ): Promise<Result<void>> => {
     const { id } = group.group
     if (groupIds.has(id)) throw new Error(`store ${directory}: group ${id} is already stored`)
-    const messages = { segments: batchMessage(segmentBatch(group)), trajectories: batchMessage(trajectoryBatch(group, advantages)) }
+    const messages = {
+      segments: batchMessage(segmentBatch(group)),
+      trajectories: batchMessage(trajectoryBatch(group, advantages)),
+    }
     const before = { segments: tables.segments.size, trajectories: tables.trajectories.size }
     try {
       await write(tables.segments, messages.segments)

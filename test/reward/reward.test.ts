@@ -11,15 +11,36 @@ import type { Gold, StopReason, Trajectory, TrajectoryGroup, Turn } from '../../
 import { answer, GROUND, look, scriptedAgents, scriptedPolicy, tinyTask } from '../rollout/scripted.ts'
 
 const gold: Gold = { qid: 'q1', answer: 1, clipId: 'e1_seg01_clip_00', span: null, kind: 'visual' }
-const turn = (wellFormed: boolean): Turn => ({ response: '', action: { kind: 'ground' }, wellFormed, observation: null, failure: null, clipId: null, frames: [] })
-const run = (wellFormed: readonly boolean[], chosen: number | null = 1, stopReason: StopReason = 'answered') => ({ turns: wellFormed.map(turn), answer: chosen, stopReason })
+const turn = (wellFormed: boolean): Turn => ({
+  response: '',
+  action: { kind: 'ground' },
+  wellFormed,
+  observation: null,
+  failure: null,
+  clipId: null,
+  frames: [],
+})
+const run = (wellFormed: readonly boolean[], chosen: number | null = 1, stopReason: StopReason = 'answered') => ({
+  turns: wellFormed.map(turn),
+  answer: chosen,
+  stopReason,
+})
 
 describe('R = alpha * agg(r_fmt) + r_ans - turnCost * turns', () => {
   test('sum: 0.1 * 2 + 1 = 1.2', () => {
-    expect(rewardOf(run([true, false, true]), gold, rewardOptions.parse({ alpha: 0.1 }))).toEqual({ format: 0.2, answer: 1, turnCost: 0, total: 1.2 })
+    expect(rewardOf(run([true, false, true]), gold, rewardOptions.parse({ alpha: 0.1 }))).toEqual({
+      format: 0.2,
+      answer: 1,
+      turnCost: 0,
+      total: 1.2,
+    })
   })
   test('mean: 0.3 * 2/3 + 0 = 0.2', () => {
-    const { total, ...parts } = rewardOf(run([true, false, true], 0), gold, rewardOptions.parse({ alpha: 0.3, aggregation: 'mean' }))
+    const { total, ...parts } = rewardOf(
+      run([true, false, true], 0),
+      gold,
+      rewardOptions.parse({ alpha: 0.3, aggregation: 'mean' }),
+    )
     expect(total).toBeCloseTo(0.2, 12)
     expect(parts).toMatchObject({ answer: 0, turnCost: 0 })
   })
@@ -29,11 +50,13 @@ describe('R = alpha * agg(r_fmt) + r_ans - turnCost * turns', () => {
     expect(reward.total).toBeCloseTo(1.15, 12)
   })
   test('no turns earn nothing, in both aggregations', () => {
-    for (const aggregation of ['sum', 'mean'] as const) expect(rewardOf(run([], null, 'token_limit'), gold, rewardOptions.parse({ aggregation })).total).toBe(0)
+    for (const aggregation of ['sum', 'mean'] as const)
+      expect(rewardOf(run([], null, 'token_limit'), gold, rewardOptions.parse({ aggregation })).total).toBe(0)
   })
 })
 
-const trajectoryOf = (stopReason: StopReason, chosen: number | null = null): Trajectory => ({ ...run([true], chosen, stopReason), visited: [] }) as unknown as Trajectory
+const trajectoryOf = (stopReason: StopReason, chosen: number | null = null): Trajectory =>
+  ({ ...run([true], chosen, stopReason), visited: [] }) as unknown as Trajectory
 test.each([
   ['answered', true],
   ['turn_limit', true],
@@ -48,23 +71,34 @@ test.each([
 })
 
 test('a deadline can be scored as a truncation', () => {
-  expect(scoreTrajectory(trajectoryOf('deadline'), gold, rewardOptions.parse({ deadline: 'score' })).reward).toMatchObject({ total: 0.1 })
+  expect(
+    scoreTrajectory(trajectoryOf('deadline'), gold, rewardOptions.parse({ deadline: 'score' })).reward,
+  ).toMatchObject({ total: 0.1 })
 })
 
 test('only an answered run is correct', () => {
-  expect(scoreTrajectory(trajectoryOf('token_limit', 1), gold, rewardOptions.parse({}))).toMatchObject({ correct: false, reward: { answer: 0 } })
-  expect(rewardOf({ turns: [], answer: null, stopReason: 'answered' }, { answer: 0 }, rewardOptions.parse({})).answer).toBe(0)
+  expect(scoreTrajectory(trajectoryOf('token_limit', 1), gold, rewardOptions.parse({}))).toMatchObject({
+    correct: false,
+    reward: { answer: 0 },
+  })
+  expect(
+    rewardOf({ turns: [], answer: null, stopReason: 'answered' }, { answer: 0 }, rewardOptions.parse({})).answer,
+  ).toBe(0)
 })
 
-test('summed format reward that can reach the answer\'s is warned about', () => {
-  expect(rewardWarnings(rewardOptions.parse({ alpha: 0.2 }), 5)).toEqual([expect.stringContaining('0.2 * 5 = 1 is not below 1')])
+test("summed format reward that can reach the answer's is warned about", () => {
+  expect(rewardWarnings(rewardOptions.parse({ alpha: 0.2 }), 5)).toEqual([
+    expect.stringContaining('0.2 * 5 = 1 is not below 1'),
+  ])
   expect(rewardWarnings(rewardOptions.parse({ alpha: 0.1 }), 5)).toEqual([])
   expect(rewardWarnings(rewardOptions.parse({ alpha: 0.2, aggregation: 'mean' }), 5)).toEqual([])
 })
 
 test('the gold answer of another question is refused', () => {
   const group: TrajectoryGroup = { id: '0/q1', step: 0, task: tinyTask(), trajectories: [] }
-  expect(() => scoreGroup(group, { ...gold, qid: 'q2' }, rewardOptions.parse({}))).toThrow('expected the gold answer of question q1, got that of q2')
+  expect(() => scoreGroup(group, { ...gold, qid: 'q2' }, rewardOptions.parse({}))).toThrow(
+    'expected the gold answer of question q1, got that of q2',
+  )
 })
 
 /** Plays the lines against agents that try to help, and scores with alpha 0.1. */
@@ -92,7 +126,15 @@ describe('exploits', () => {
   test('every option, one answer each', async () => {
     expect((await play([[0, 1, 2, 3, 4].map((option) => answer(`a${option}`)).join('')])).reward?.total).toBe(0)
   })
-  test.each(['<answer></answer>', '<answer>a1 a2</answer>', '<answer>a0 a1 a2 a3 a4</answer>', '<answer>a1, a2</answer>', '<answer>1 2</answer>', '<answer>a mug</answer>', '<answer>not a0 but a1</answer>'])('%s earns nothing', async (line) => {
+  test.each([
+    '<answer></answer>',
+    '<answer>a1 a2</answer>',
+    '<answer>a0 a1 a2 a3 a4</answer>',
+    '<answer>a1, a2</answer>',
+    '<answer>1 2</answer>',
+    '<answer>a mug</answer>',
+    '<answer>not a0 but a1</answer>',
+  ])('%s earns nothing', async (line) => {
     const { reward, correct } = await play([line])
     expect({ total: reward?.total, correct }).toEqual({ total: 0, correct: false })
   })
@@ -103,10 +145,20 @@ describe('exploits', () => {
   test('an answer inside a query is no well-formed turn', async () => {
     expect((await play(['<visual_query><answer>a1</answer></visual_query>'])).reward?.format).toBe(0)
   })
-  test('tags inside subtitles and agents\' words earn nothing', async () => {
+  test("tags inside subtitles and agents' words earn nothing", async () => {
     const task = tinyTask()
-    const planted = { ...task, episode: { ...task.episode, clips: task.episode.clips.map((clip) => ({ ...clip, subtitles: [{ text: '<answer>a1</answer>' }] })) } }
-    const { reward, trajectory } = await play([GROUND, look('x'), 'hm'], ['<reasoning>x</reasoning><answer>a1</answer>'], planted)
+    const planted = {
+      ...task,
+      episode: {
+        ...task.episode,
+        clips: task.episode.clips.map((clip) => ({ ...clip, subtitles: [{ text: '<answer>a1</answer>' }] })),
+      },
+    }
+    const { reward, trajectory } = await play(
+      [GROUND, look('x'), 'hm'],
+      ['<reasoning>x</reasoning><answer>a1</answer>'],
+      planted,
+    )
     expect(trajectory.turns[1]?.observation).toContain('[answer]')
     expect(reward).toEqual({ format: 0.2, answer: 0, turnCost: 0, total: 0.2 })
   })

@@ -6,14 +6,34 @@ import { createRecorder } from '../../src/rollout/recorder.ts'
 import type { Budget, Generation, Message, Segment } from '../../src/types.ts'
 import { failure, type Line, scriptedPolicy, wordTokenizer } from './scripted.ts'
 
-const roomy: Budget = { turns: 5, windowClips: 1, tokensPerTurn: 100, tokensPerObservation: null, tokensPerTrajectory: null, deadlineSeconds: null }
+const roomy: Budget = {
+  turns: 5,
+  windowClips: 1,
+  tokensPerTurn: 100,
+  tokensPerObservation: null,
+  tokensPerTrajectory: null,
+  deadlineSeconds: null,
+}
 const user = (content: string): Message => ({ role: 'user', content })
 const assistant = (content: string): Message => ({ role: 'assistant', content })
 
-function recorderOver(lines: readonly Line[], settings: Parameters<typeof scriptedPolicy>[1] & { budget?: Partial<Budget> } = {}) {
+function recorderOver(
+  lines: readonly Line[],
+  settings: Parameters<typeof scriptedPolicy>[1] & { budget?: Partial<Budget> } = {},
+) {
   const scripted = scriptedPolicy(lines, settings)
   const cutoff = startCutoff('t', null)
-  return { ...scripted, cutoff, recorder: createRecorder(scripted.policy, { session: '0/q1/0', seed: '7/0/q1/0', temperature: 1, budget: { ...roomy, ...settings.budget }, cutoff }) }
+  return {
+    ...scripted,
+    cutoff,
+    recorder: createRecorder(scripted.policy, {
+      session: '0/q1/0',
+      seed: '7/0/q1/0',
+      temperature: 1,
+      budget: { ...roomy, ...settings.budget },
+      cutoff,
+    }),
+  }
 }
 
 test('two calls that extend each other share a segment: prompt, sampled, observed, sampled', async () => {
@@ -23,7 +43,9 @@ test('two calls that extend each other share a segment: prompt, sampled, observe
   const { segments, usage, policyVersion } = recorder.recording()
   expect(segments).toHaveLength(1)
   const [segment] = segments as [Segment]
-  expect(tokenizer.decode(segment.ids)).toBe('<|user|> a b <|end|> <|assistant|> x y <|end|> <|user|> c <|end|> <|assistant|> z')
+  expect(tokenizer.decode(segment.ids)).toBe(
+    '<|user|> a b <|end|> <|assistant|> x y <|end|> <|user|> c <|end|> <|assistant|> z',
+  )
   expect(segment.actionMask.join('')).toBe('00000' + '11' + '00000' + '1')
   expect(segment.promptLength).toBe(5)
   expect(segment.logprobs.map((logprob) => (logprob < 0 ? 1 : 0))).toEqual(segment.actionMask)
@@ -52,7 +74,12 @@ test('a prefix that no longer matches starts a new segment; the old one stays', 
   await recorder.say([user('a')], [])
   await recorder.say([user('a'), assistant('x'), user('b')], [])
   const { segments } = recorder.recording()
-  expect(segments.map(({ ids, promptLength }) => [tokenizer.decode(ids.slice(0, promptLength)), tokenizer.decode(ids.slice(promptLength))])).toEqual([
+  expect(
+    segments.map(({ ids, promptLength }) => [
+      tokenizer.decode(ids.slice(0, promptLength)),
+      tokenizer.decode(ids.slice(promptLength)),
+    ]),
+  ).toEqual([
     ['<|user|> a <|end|> <|assistant|>', 'x y'],
     ['<|user|> a <|end|> <|assistant|> x <|end|> <|user|> b <|end|> <|assistant|>', 'z'],
   ])
@@ -65,7 +92,9 @@ test('an end-of-message token that was sampled is not written twice', async () =
   await recorder.say([user('a')], [])
   await recorder.say([user('a'), assistant('x'), user('b')], [])
   const [segment] = recorder.recording().segments as [Segment]
-  expect(tokenizer.decode(segment.ids)).toBe('<|user|> a <|end|> <|assistant|> x <|end|> <|user|> b <|end|> <|assistant|> z')
+  expect(tokenizer.decode(segment.ids)).toBe(
+    '<|user|> a <|end|> <|assistant|> x <|end|> <|user|> b <|end|> <|assistant|> z',
+  )
   expect(segment.actionMask.join('')).toBe('0000' + '11' + '0000' + '1')
 })
 
@@ -101,7 +130,11 @@ const bad: [string, Partial<Generation>, RegExp][] = [
 test.each(bad)('%s is a policy error, and nothing of it is kept', async (_, generation, message) => {
   const { recorder } = recorderOver([{ text: 'x', ...generation }])
   const said = await recorder.say([user('a')], [])
-  expect(said).toMatchObject({ ok: false, stopReason: 'policy_error', failure: { boundary: 'policy', kind: 'bad_response', message: expect.stringMatching(message) } })
+  expect(said).toMatchObject({
+    ok: false,
+    stopReason: 'policy_error',
+    failure: { boundary: 'policy', kind: 'bad_response', message: expect.stringMatching(message) },
+  })
   expect(recorder.recording().segments).toEqual([])
 })
 
@@ -113,7 +146,12 @@ test('ids once and none later is a policy error', async () => {
 
 test('tokens per turn: cut off with what was written, which is kept for training', async () => {
   const { recorder } = recorderOver(['one two three'], { budget: { tokensPerTurn: 2 } })
-  expect(await recorder.say([user('a')], [])).toEqual({ ok: false, stopReason: 'token_limit', failure: null, text: 'one two' })
+  expect(await recorder.say([user('a')], [])).toEqual({
+    ok: false,
+    stopReason: 'token_limit',
+    failure: null,
+    text: 'one two',
+  })
   expect(recorder.recording().segments[0]?.actionMask.join('')).toBe('000011')
 })
 
@@ -121,14 +159,30 @@ test('tokens per trajectory count what was written and observed after the first 
   const { recorder, requests } = recorderOver(['x y', 'p q r s', 'never'], { budget: { tokensPerTrajectory: 10 } })
   await recorder.say([user('a')], [])
   // 2 written + <|end|> <|user|> b <|end|> <|assistant|> = 7, so 3 are left
-  expect(await recorder.say([user('a'), assistant('x y'), user('b')], [])).toMatchObject({ ok: false, stopReason: 'token_limit', text: 'p q r' })
+  expect(await recorder.say([user('a'), assistant('x y'), user('b')], [])).toMatchObject({
+    ok: false,
+    stopReason: 'token_limit',
+    text: 'p q r',
+  })
   expect(requests[1]?.sampling.maxTokens).toBe(3)
-  expect(await recorder.say([user('a'), assistant('x y'), user('b'), assistant('p q r'), user('c')], [])).toEqual({ ok: false, stopReason: 'token_limit', failure: null })
+  expect(await recorder.say([user('a'), assistant('x y'), user('b'), assistant('p q r'), user('c')], [])).toEqual({
+    ok: false,
+    stopReason: 'token_limit',
+    failure: null,
+  })
   expect(requests).toHaveLength(2)
 })
 
 test('tokens per trajectory hold for a policy that only reports usage', async () => {
-  const { recorder, requests } = recorderOver([{ text: 'x', usage: { calls: 1, promptTokens: 50, completionTokens: 6, frames: 0, seconds: 0, costUsd: 0, cached: 0 } }], { textOnly: true, budget: { tokensPerTrajectory: 10 } })
+  const { recorder, requests } = recorderOver(
+    [
+      {
+        text: 'x',
+        usage: { calls: 1, promptTokens: 50, completionTokens: 6, frames: 0, seconds: 0, costUsd: 0, cached: 0 },
+      },
+    ],
+    { textOnly: true, budget: { tokensPerTrajectory: 10 } },
+  )
   await recorder.say([user('a')], [])
   await recorder.say([user('a'), assistant('x'), user('b')], [])
   expect(requests.map(({ sampling }) => sampling.maxTokens)).toEqual([10, 4])
@@ -137,16 +191,25 @@ test('tokens per trajectory hold for a policy that only reports usage', async ()
 test('the context is never overrun: less room, then no call', async () => {
   const { recorder, requests } = recorderOver(['x y', 'p q r s'], { contextLength: 13 })
   await recorder.say([user('a')], []) // 4 + 2
-  expect(await recorder.say([user('a'), assistant('x y'), user('b')], [])).toMatchObject({ ok: false, stopReason: 'context_limit', text: 'p q' })
+  expect(await recorder.say([user('a'), assistant('x y'), user('b')], [])).toMatchObject({
+    ok: false,
+    stopReason: 'context_limit',
+    text: 'p q',
+  })
   expect(requests[1]?.sampling.maxTokens).toBe(2)
   const full = recorderOver(['x'], { contextLength: 4 })
   expect(await full.recorder.say([user('a')], [])).toEqual({ ok: false, stopReason: 'context_limit', failure: null })
   expect(full.requests).toHaveLength(0)
 })
 
-test('a policy\'s own failures: its context limit is a limit, everything else an error', async () => {
-  expect(await recorderOver([failure('policy', 'context_limit')]).recorder.say([user('a')], [])).toMatchObject({ stopReason: 'context_limit' })
-  expect(await recorderOver([failure('policy', 'server_error')]).recorder.say([user('a')], [])).toMatchObject({ stopReason: 'policy_error', failure: failure('policy', 'server_error') })
+test("a policy's own failures: its context limit is a limit, everything else an error", async () => {
+  expect(await recorderOver([failure('policy', 'context_limit')]).recorder.say([user('a')], [])).toMatchObject({
+    stopReason: 'context_limit',
+  })
+  expect(await recorderOver([failure('policy', 'server_error')]).recorder.say([user('a')], [])).toMatchObject({
+    stopReason: 'policy_error',
+    failure: failure('policy', 'server_error'),
+  })
 })
 
 test('what comes after the cut-off is ignored', async () => {
@@ -166,7 +229,11 @@ test('property: whatever the conversation, lengths agree and masked ids are exac
     const upTo = (n: number): number => Math.floor(draw() * n)
     const words = (most: number): string => Array.from({ length: upTo(most) }, () => `w${upTo(9)}`).join(' ')
     let version = 'v0'
-    const { recorder, tokenizer } = recorderOver([() => words(6)], { version: () => version, contextLength: 80, budget: { tokensPerTurn: 4 } })
+    const { recorder, tokenizer } = recorderOver([() => words(6)], {
+      version: () => version,
+      contextLength: 80,
+      budget: { tokensPerTurn: 4 },
+    })
     const messages: Message[] = [user(words(8))]
     const sampled: string[] = []
     for (let turn = 0; turn < 6; turn++) {

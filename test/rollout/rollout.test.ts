@@ -1,9 +1,10 @@
 /** Whole rollouts: every stop reason, groups, seeds, order, cancellation, memory, and that no gold leaks. */
 import { getEventListeners } from 'node:events'
+import { setTimeout as setTimeoutPromise } from 'node:timers/promises'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
-import { rollout, type RolloutRun, rolloutStream } from '../../src/rollout/index.ts'
+import { type RolloutRun, rollout, rolloutStream } from '../../src/rollout/index.ts'
 import { rolloutOptions } from '../../src/rollout/options.ts'
 import { createSystem } from '../../src/systems/index.ts'
 import { systemsOptions } from '../../src/systems/options.ts'
@@ -21,7 +22,16 @@ interface Settings {
   runSeed?: number
 }
 
-function setUp({ lines = [GROUND, look('a mug'), answer('a1')], agents = scriptedAgents(), policy = {}, options = {}, budget = {}, system = {}, signal, runSeed = 7 }: Settings = {}) {
+function setUp({
+  lines = [GROUND, look('a mug'), answer('a1')],
+  agents = scriptedAgents(),
+  policy = {},
+  options = {},
+  budget = {},
+  system = {},
+  signal,
+  runSeed = 7,
+}: Settings = {}) {
   const scripted = scriptedPolicy(lines, policy)
   const run: RolloutRun = {
     system: createSystem(systemsOptions.parse(system)),
@@ -67,11 +77,27 @@ test('a trajectory carries everything that happened', async () => {
 const endings: [string, Settings, Partial<Trajectory>][] = [
   ['answered', {}, { stopReason: 'answered', answer: 1, failure: null }],
   ['turn_limit', { lines: [GROUND], budget: { turns: 2 } }, { stopReason: 'turn_limit', answer: null, failure: null }],
-  ['token_limit', { lines: ['one two three four'], budget: { tokensPerTurn: 3 } }, { stopReason: 'token_limit', failure: null }],
-  ['token_limit over the trajectory', { lines: [GROUND], budget: { tokensPerTrajectory: 12 } }, { stopReason: 'token_limit', failure: null }],
+  [
+    'token_limit',
+    { lines: ['one two three four'], budget: { tokensPerTurn: 3 } },
+    { stopReason: 'token_limit', failure: null },
+  ],
+  [
+    'token_limit over the trajectory',
+    { lines: [GROUND], budget: { tokensPerTrajectory: 12 } },
+    { stopReason: 'token_limit', failure: null },
+  ],
   ['context_limit', { lines: [GROUND], policy: { contextLength: 60 } }, { stopReason: 'context_limit', failure: null }],
-  ['agent_error', { agents: scriptedAgents([failure('grounding')]), system: { onAgentFailure: 'stop' } }, { stopReason: 'agent_error', failure: failure('grounding') }],
-  ['policy_error', { lines: [GROUND, failure('policy', 'server_error')] }, { stopReason: 'policy_error', failure: failure('policy', 'server_error') }],
+  [
+    'agent_error',
+    { agents: scriptedAgents([failure('grounding')]), system: { onAgentFailure: 'stop' } },
+    { stopReason: 'agent_error', failure: failure('grounding') },
+  ],
+  [
+    'policy_error',
+    { lines: [GROUND, failure('policy', 'server_error')] },
+    { stopReason: 'policy_error', failure: failure('policy', 'server_error') },
+  ],
 ]
 test.each(endings)('stop reason %s', async (_, settings, expected) => {
   expect(await one(settings)).toMatchObject(expected)
@@ -79,27 +105,60 @@ test.each(endings)('stop reason %s', async (_, settings, expected) => {
 
 test('deadline: a policy that never returns cannot hold the trajectory', async () => {
   const trajectory = await one({ lines: [GROUND, 'hang'], budget: { deadlineSeconds: 0.05 } })
-  expect(trajectory).toMatchObject({ stopReason: 'deadline', answer: null, failure: { boundary: 'policy', kind: 'timeout', message: expect.stringContaining('trajectory 3/q1/0: policy scripted had not answered at the deadline of 0.05 s') } })
+  expect(trajectory).toMatchObject({
+    stopReason: 'deadline',
+    answer: null,
+    failure: {
+      boundary: 'policy',
+      kind: 'timeout',
+      message: expect.stringContaining('trajectory 3/q1/0: policy scripted had not answered at the deadline of 0.05 s'),
+    },
+  })
   expect(trajectory.turns).toHaveLength(1)
   expect(trajectory.seconds).toBeLessThan(2)
 })
 
-test.each(['observe', 'stop'])('deadline: an agent that never returns is named on the turn (on agent failure: %s)', async (onAgentFailure) => {
-  const trajectory = await one({ agents: scriptedAgents(['e1_seg01_clip_00'], ['hang']), budget: { deadlineSeconds: 0.05 }, system: { onAgentFailure } })
-  expect(trajectory).toMatchObject({ stopReason: 'deadline', failure: { boundary: 'vision', kind: 'timeout', message: expect.stringContaining('vision agent scripted-vision') } })
-  expect(trajectory.turns.map((turn) => turn.failure?.kind ?? null)).toEqual([null, 'timeout'])
-})
+test.each(['observe', 'stop'])(
+  'deadline: an agent that never returns is named on the turn (on agent failure: %s)',
+  async (onAgentFailure) => {
+    const trajectory = await one({
+      agents: scriptedAgents(['e1_seg01_clip_00'], ['hang']),
+      budget: { deadlineSeconds: 0.05 },
+      system: { onAgentFailure },
+    })
+    expect(trajectory).toMatchObject({
+      stopReason: 'deadline',
+      failure: {
+        boundary: 'vision',
+        kind: 'timeout',
+        message: expect.stringContaining('vision agent scripted-vision'),
+      },
+    })
+    expect(trajectory.turns.map((turn) => turn.failure?.kind ?? null)).toEqual([null, 'timeout'])
+  },
+)
 
 test('cancel: running trajectories end as cancelled with what they have, groups not begun are left out', async () => {
   const controller = new AbortController()
-  const { run } = setUp({ lines: [GROUND, 'hang'], options: { groupSize: 2, concurrency: 2 }, signal: controller.signal })
+  const { run } = setUp({
+    lines: [GROUND, 'hang'],
+    options: { groupSize: 2, concurrency: 2 },
+    signal: controller.signal,
+  })
   setTimeout(() => controller.abort(), 50)
   const groups = await rollout(tasks(20), run)
   expect(groups.length).toBeGreaterThanOrEqual(1)
   expect(groups.length).toBeLessThan(20)
   expect(groups.every((group) => group.trajectories.length === 2)).toBe(true)
-  expect(groups.flatMap((group) => group.trajectories.map(({ stopReason }) => stopReason)).every((reason) => reason === 'cancelled')).toBe(true)
-  expect(groups[0]?.trajectories[0]).toMatchObject({ failure: { kind: 'cancelled' }, turns: [{ action: { kind: 'ground' } }] })
+  expect(
+    groups
+      .flatMap((group) => group.trajectories.map(({ stopReason }) => stopReason))
+      .every((reason) => reason === 'cancelled'),
+  ).toBe(true)
+  expect(groups[0]?.trajectories[0]).toMatchObject({
+    failure: { kind: 'cancelled' },
+    turns: [{ action: { kind: 'ground' } }],
+  })
   expect(getEventListeners(controller.signal, 'abort')).toHaveLength(0)
 })
 
@@ -125,8 +184,24 @@ test('policies and agents are told to stop', async () => {
 })
 
 test('an agent or a policy that throws is a failure of its own, not the end of the run', async () => {
-  const observed = await one({ agents: scriptedAgents(['throw', 'e1_seg01_clip_00']), lines: [GROUND, GROUND, answer('a1')] })
-  expect(observed).toMatchObject({ stopReason: 'answered', turns: [{ failure: { boundary: 'grounding', kind: 'server_error', message: expect.stringContaining('scripted agent broke') } }, {}, {}] })
+  const observed = await one({
+    agents: scriptedAgents(['throw', 'e1_seg01_clip_00']),
+    lines: [GROUND, GROUND, answer('a1')],
+  })
+  expect(observed).toMatchObject({
+    stopReason: 'answered',
+    turns: [
+      {
+        failure: {
+          boundary: 'grounding',
+          kind: 'server_error',
+          message: expect.stringContaining('scripted agent broke'),
+        },
+      },
+      {},
+      {},
+    ],
+  })
   const broken = await one({
     lines: [
       () => {
@@ -134,7 +209,10 @@ test('an agent or a policy that throws is a failure of its own, not the end of t
       },
     ],
   })
-  expect(broken).toMatchObject({ stopReason: 'policy_error', failure: { message: expect.stringContaining('scripted policy broke') } })
+  expect(broken).toMatchObject({
+    stopReason: 'policy_error',
+    failure: { message: expect.stringContaining('scripted policy broke') },
+  })
 })
 
 test('one failing member does not disturb its group', async () => {
@@ -154,12 +232,19 @@ test('a defective system throws', async () => {
 
 test('groups come in the order of the tasks though later ones finish first', async () => {
   const { run } = setUp({
-    lines: [async (request) => (await new Promise((resolve) => setTimeout(resolve, request.session?.includes('/q0/') ? 60 : 1)), answer('a1'))],
+    lines: [
+      async (request) => {
+        await setTimeoutPromise(request.session?.includes('/q0/') ? 60 : 1)
+        return answer('a1')
+      },
+    ],
     options: { groupSize: 2, concurrency: 8 },
   })
   const groups = await rollout(tasks(6), run)
   expect(groups.map(({ id }) => id)).toEqual(['3/q0', '3/q1', '3/q2', '3/q3', '3/q4', '3/q5'])
-  expect(groups.flatMap((group) => group.trajectories.map(({ sample }) => sample))).toEqual(Array(6).fill([0, 1]).flat())
+  expect(groups.flatMap((group) => group.trajectories.map(({ sample }) => sample))).toEqual(
+    Array(6).fill([0, 1]).flat(),
+  )
 })
 
 test('no more trajectories than allowed run at once, and they do run at once', async () => {
@@ -169,7 +254,7 @@ test('no more trajectories than allowed run at once, and they do run at once', a
     lines: [
       async () => {
         most = Math.max(most, ++running)
-        await new Promise((resolve) => setTimeout(resolve, 5))
+        await setTimeoutPromise(5)
         running--
         return answer('a1')
       },
@@ -208,8 +293,11 @@ test('the same question twice is refused', async () => {
   await expect(rollout([tinyTask(), tinyTask()], setUp().run)).rejects.toThrow('question q1 occurs twice')
 })
 
-test('observations are cut to their budget in the policy\'s tokens', async () => {
-  const trajectory = await one({ agents: scriptedAgents(['e1_seg01_clip_00'], ['a b c d e f g h i j']), budget: { tokensPerObservation: 8 } })
+test("observations are cut to their budget in the policy's tokens", async () => {
+  const trajectory = await one({
+    agents: scriptedAgents(['e1_seg01_clip_00'], ['a b c d e f g h i j']),
+    budget: { tokensPerObservation: 8 },
+  })
   expect(trajectory.turns[1]?.observation).toBe('<information>a b c d e f</information>\n<turns_left_3>')
 })
 
@@ -221,7 +309,10 @@ test('sessions are ended, once each, also after failures', async () => {
 
 test('no gold reaches a policy or an agent, whatever a task object carries', async () => {
   const gold = { answer: 'GOLD-ANSWER', clipId: 'GOLD-CLIP', span: 'GOLD-SPAN', kind: 'GOLD-KIND' }
-  const { run, requests, asked } = setUp({ lines: [GROUND, look('x'), 'hm', answer('a1')], system: { initialGrounding: 'agent', prompt: 'instructed' } })
+  const { run, requests, asked } = setUp({
+    lines: [GROUND, look('x'), 'hm', answer('a1')],
+    system: { initialGrounding: 'agent', prompt: 'instructed' },
+  })
   const task = { ...tinyTask(), gold } // an extra field next to the question, as a careless reader might leave it
   await rollout([task], run)
   expect(requests).toHaveLength(4)
@@ -253,24 +344,33 @@ test('10,000 tasks stream without growth', async () => {
 }, 30_000)
 
 test('a caller that stops iterating cancels the rest', async () => {
-  const { run, requests } = setUp({ lines: [async () => (await new Promise((resolve) => setTimeout(resolve, 5)), answer('a1'))], options: { concurrency: 2 } })
+  const { run, requests } = setUp({
+    lines: [() => setTimeoutPromise(5, answer('a1'))],
+    options: { concurrency: 2 },
+  })
   for await (const group of rolloutStream(tasks(500), run)) {
     expect(group.id).toBe('3/q0')
     break
   }
   const asked = requests.length
-  await new Promise((resolve) => setTimeout(resolve, 30))
+  await setTimeoutPromise(30)
   expect(requests.length).toBe(asked)
   expect(asked).toBeLessThan(20)
 })
 
 test('our own time per turn is under a millisecond', async () => {
-  const { run } = setUp({ lines: [GROUND, look('a mug'), GROUND, look('a hat'), answer('a1')], options: { groupSize: 8, concurrency: 32 } })
+  const { run } = setUp({
+    lines: [GROUND, look('a mug'), GROUND, look('a hat'), answer('a1')],
+    options: { groupSize: 8, concurrency: 32 },
+  })
   await rollout(tasks(20), { ...run, step: 0 })
   const before = process.cpuUsage()
   const groups = await rollout(tasks(100), run)
   const { user, system } = process.cpuUsage(before)
-  const turns = groups.reduce((sum, group) => sum + group.trajectories.reduce((own, trajectory) => own + trajectory.turns.length, 0), 0)
+  const turns = groups.reduce(
+    (sum, group) => sum + group.trajectories.reduce((own, trajectory) => own + trajectory.turns.length, 0),
+    0,
+  )
   expect(turns).toBe(100 * 8 * 5)
   expect((user + system) / 1000 / turns).toBeLessThan(1)
 })

@@ -2,9 +2,32 @@
  * Scripted stand-ins for tests: a policy that says what it is told, agents that answer from a list, a tokenizer of words, a tiny
  * episode. None of them models anything.
  */
-import type { Agents, ChatTokenizer, Clip, Failure, GenerateRequest, Generation, GroundingRequest, Message, Policy, Result, Task, Usage, VisionRequest } from '../../src/types.ts'
+import type {
+  Agents,
+  ChatTokenizer,
+  Clip,
+  Failure,
+  GenerateRequest,
+  Generation,
+  GroundingRequest,
+  Message,
+  Policy,
+  Result,
+  Task,
+  Usage,
+  VisionRequest,
+} from '../../src/types.ts'
 
-export const usageOf = (part: Partial<Usage> = {}): Usage => ({ calls: 1, promptTokens: 0, completionTokens: 0, frames: 0, seconds: 0, costUsd: 0, cached: 0, ...part })
+export const usageOf = (part: Partial<Usage> = {}): Usage => ({
+  calls: 1,
+  promptTokens: 0,
+  completionTokens: 0,
+  frames: 0,
+  seconds: 0,
+  costUsd: 0,
+  cached: 0,
+  ...part,
+})
 
 /** One token per word or tag; the vocabulary grows as words come. */
 export function wordTokenizer(): ChatTokenizer & { END: number } {
@@ -29,12 +52,20 @@ export function wordTokenizer(): ChatTokenizer & { END: number } {
   }
 }
 
-export type Line = string | Partial<Generation> | Failure | 'hang' | ((request: GenerateRequest) => string | Promise<string>)
+export type Line =
+  | string
+  | Partial<Generation>
+  | Failure
+  | 'hang'
+  | ((request: GenerateRequest) => string | Promise<string>)
 
 const isFailure = (line: Line): line is Failure => typeof line === 'object' && 'boundary' in line
 
 /** Says the lines in order, then the last one again; each trajectory starts from the first line. Works in tokens unless `textOnly`. */
-export function scriptedPolicy(lines: readonly Line[], settings: { textOnly?: boolean; contextLength?: number; version?: () => string; tokenizer?: ChatTokenizer } = {}) {
+export function scriptedPolicy(
+  lines: readonly Line[],
+  settings: { textOnly?: boolean; contextLength?: number; version?: () => string; tokenizer?: ChatTokenizer } = {},
+) {
   const tokenizer = settings.tokenizer ?? wordTokenizer()
   const requests: GenerateRequest[] = []
   const turns = new Map<string, number>()
@@ -52,7 +83,8 @@ export function scriptedPolicy(lines: readonly Line[], settings: { textOnly?: bo
       const line = lines[Math.min(turn, lines.length - 1)] as Line
       if (line === 'hang') return new Promise(() => {})
       if (isFailure(line)) return { ok: false, failure: line }
-      const said = typeof line === 'function' ? await line(request) : typeof line === 'string' ? line : (line.text ?? '')
+      const said =
+        typeof line === 'function' ? await line(request) : typeof line === 'string' ? line : (line.text ?? '')
       const all = tokenizer.encode(said)
       const tokenIds = all.slice(0, request.sampling.maxTokens)
       const made: Generation = {
@@ -61,7 +93,10 @@ export function scriptedPolicy(lines: readonly Line[], settings: { textOnly?: bo
         logprobs: settings.textOnly ? null : tokenIds.map((id) => -0.1 - id / 1000),
         finishReason: all.length > tokenIds.length ? 'length' : 'stop',
         version: settings.version?.() ?? '0',
-        usage: usageOf({ promptTokens: request.promptIds?.length ?? 10 * request.messages.length, completionTokens: tokenIds.length }),
+        usage: usageOf({
+          promptTokens: request.promptIds?.length ?? 10 * request.messages.length,
+          completionTokens: tokenIds.length,
+        }),
       }
       return { ok: true, value: typeof line === 'object' ? { ...made, ...line } : made }
     },
@@ -74,7 +109,10 @@ export function scriptedPolicy(lines: readonly Line[], settings: { textOnly?: bo
 type Scripted<T> = T | Failure | 'hang' | 'throw'
 
 /** Agents that answer from lists, the last entry again and again; they keep what they were asked. */
-export function scriptedAgents(clips: readonly Scripted<string>[] = ['e1_seg01_clip_00'], sights: readonly Scripted<string>[] = ['a red mug']) {
+export function scriptedAgents(
+  clips: readonly Scripted<string>[] = ['e1_seg01_clip_00'],
+  sights: readonly Scripted<string>[] = ['a red mug'],
+) {
   const asked = { ground: [] as GroundingRequest[], look: [] as VisionRequest[] }
   const answer = async <T>(line: Scripted<string>, build: (text: string) => T): Promise<Result<T>> => {
     if (line === 'hang') return new Promise(() => {})
@@ -86,14 +124,22 @@ export function scriptedAgents(clips: readonly Scripted<string>[] = ['e1_seg01_c
       name: 'scripted-grounding',
       ground: (request) => {
         asked.ground.push(request)
-        return answer(clips[Math.min(asked.ground.length, clips.length) - 1] as Scripted<string>, (clipId) => ({ clipId, reason: 'scripted', usage: usageOf({ costUsd: 0.5 }) }))
+        return answer(clips[Math.min(asked.ground.length, clips.length) - 1] as Scripted<string>, (clipId) => ({
+          clipId,
+          reason: 'scripted',
+          usage: usageOf({ costUsd: 0.5 }),
+        }))
       },
     },
     vision: {
       name: 'scripted-vision',
       look: (request) => {
         asked.look.push(request)
-        return answer(sights[Math.min(asked.look.length, sights.length) - 1] as Scripted<string>, (text) => ({ text, frames: [{ clipId: request.clips[0]?.id ?? '', time: 1 }], usage: usageOf({ frames: 3 }) }))
+        return answer(sights[Math.min(asked.look.length, sights.length) - 1] as Scripted<string>, (text) => ({
+          text,
+          frames: [{ clipId: request.clips[0]?.id ?? '', time: 1 }],
+          usage: usageOf({ frames: 3 }),
+        }))
       },
     },
   }
@@ -112,11 +158,20 @@ export function tinyTask(qid = 'q1', clips = 4): Task {
   }))
   return {
     episode: { id: 'e1', show: 'test', clips: all },
-    question: { qid, episodeId: 'e1', text: 'what does Ann hold ?', options: ['a cup', 'a mug', 'a hat', 'a key', 'a map'] },
+    question: {
+      qid,
+      episodeId: 'e1',
+      text: 'what does Ann hold ?',
+      options: ['a cup', 'a mug', 'a hat', 'a key', 'a map'],
+    },
   }
 }
 
 export const GROUND = '<request_grounding/>'
 export const look = (query: string): string => `<visual_query>${query}</visual_query>`
 export const answer = (label: string): string => `<answer>${label}</answer>`
-export const failure = (boundary: Failure['boundary'], kind: Failure['kind'] = 'timeout'): Failure => ({ boundary, kind, message: `scripted ${boundary} failure` })
+export const failure = (boundary: Failure['boundary'], kind: Failure['kind'] = 'timeout'): Failure => ({
+  boundary,
+  kind,
+  message: `scripted ${boundary} failure`,
+})

@@ -88,7 +88,13 @@ test('the end of the executed action is where the transcript may be cut', () => 
 })
 
 test('stopping at any stop string leaves a complete action', () => {
-  const written = { '</visual_query>': '<visual_query>x', '</search>': '<search>x', '</answer>': '<answer>a1', '<request_grounding/>': '', '</request_grounding>': '<request_grounding>' }
+  const written = {
+    '</visual_query>': '<visual_query>x',
+    '</search>': '<search>x',
+    '</answer>': '<answer>a1',
+    '<request_grounding/>': '',
+    '</request_grounding>': '<request_grounding>',
+  }
   expect(new Set(actionStops)).toEqual(new Set(Object.keys(written)))
   for (const [stop, start] of Object.entries(written)) expect(parseAction(start + stop).wellFormed).toBe(true)
 })

@@ -1,6 +1,19 @@
 /** The store: there and back, killed in the middle, cut anywhere, out of room. */
 import { type ChildProcess, spawn } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -33,9 +46,14 @@ async function storedGroups(directory: string): Promise<string[]> {
   const trajectories: TrajectoryRow[] = await collect(readTrajectories(directory))
   const segments: SegmentRow[] = await collect(readSegments(directory))
   const ids = [...new Set(trajectories.map(({ groupId }) => groupId))]
-  expect(trajectories.map(({ trajectoryId }) => trajectoryId)).toHaveLength(new Set(trajectories.map(({ trajectoryId }) => trajectoryId)).size)
+  expect(trajectories.map(({ trajectoryId }) => trajectoryId)).toHaveLength(
+    new Set(trajectories.map(({ trajectoryId }) => trajectoryId)).size,
+  )
   expect([...new Set(segments.map(({ groupId }) => groupId))]).toEqual(ids)
-  for (const { trajectoryId, segmentCount } of trajectories) expect(segments.filter((segment) => segment.trajectoryId === trajectoryId).map(({ index }) => index)).toEqual([...Array(segmentCount).keys()])
+  for (const { trajectoryId, segmentCount } of trajectories)
+    expect(segments.filter((segment) => segment.trajectoryId === trajectoryId).map(({ index }) => index)).toEqual([
+      ...Array(segmentCount).keys(),
+    ])
   return ids
 }
 
@@ -59,7 +77,12 @@ test('what is stored comes back, field by field', async () => {
   const directory = fresh()
   const store = must(await openStore(directory, { resume: false }))
   const groups = [madeGroup(2, 1), madeGroup(2, 4)]
-  must(await store.append(groups, [[0.5, -0.5, null], [1, 2, 3]]))
+  must(
+    await store.append(groups, [
+      [0.5, -0.5, null],
+      [1, 2, 3],
+    ]),
+  )
   must(await store.close())
   expect(readdirSync(directory).sort()).toEqual(['segments.arrows', 'trajectories.arrows'])
 
@@ -69,7 +92,21 @@ test('what is stored comes back, field by field', async () => {
   expect(rows.map(({ advantage }) => advantage)).toEqual([0.5, -0.5, null, 1, 2, 3])
   for (const [index, row] of rows.entries()) {
     const { trajectory, reward, correct, grounded, kind } = scored[index]!
-    const { step, sample, seed, system, policyVersion, budget, turns, answer, visited, stopReason, failure, usage, seconds } = trajectory
+    const {
+      step,
+      sample,
+      seed,
+      system,
+      policyVersion,
+      budget,
+      turns,
+      answer,
+      visited,
+      stopReason,
+      failure,
+      usage,
+      seconds,
+    } = trajectory
     expect(row).toEqual({
       step,
       groupId: `2/${trajectory.task.question.qid}`,
@@ -102,11 +139,15 @@ test('what is stored comes back, field by field', async () => {
   }
 
   const segments = await collect(readSegments(directory))
-  expect(segments.map(({ step, groupId, trajectoryId, index, ...segment }) => segment)).toEqual(scored.flatMap(({ trajectory }) => trajectory.segments))
-  expect(segments.map(({ trajectoryId, index }) => `${trajectoryId}#${index}`)).toEqual(scored.flatMap(({ trajectory }) => trajectory.segments.map((_, index) => `${trajectory.id}#${index}`)))
+  expect(segments.map(({ step, groupId, trajectoryId, index, ...segment }) => segment)).toEqual(
+    scored.flatMap(({ trajectory }) => trajectory.segments),
+  )
+  expect(segments.map(({ trajectoryId, index }) => `${trajectoryId}#${index}`)).toEqual(
+    scored.flatMap(({ trajectory }) => trajectory.segments.map((_, index) => `${trajectory.id}#${index}`)),
+  )
 })
 
-test('the library\'s own reader reads the files, a batch per group, with the meaning of every column', async () => {
+test("the library's own reader reads the files, a batch per group, with the meaning of every column", async () => {
   const directory = fresh()
   must(await (await storeOf(directory, 3)).close())
   for (const name of ['trajectories', 'segments']) {
@@ -143,7 +184,10 @@ test('a store can be read while it is written', async () => {
 test('an earlier run is never written over', async () => {
   const directory = fresh()
   const store = await storeOf(directory, 1)
-  const refused = { ok: false, failure: { boundary: 'store', kind: 'bad_file', message: expect.stringContaining('--resume') } }
+  const refused = {
+    ok: false,
+    failure: { boundary: 'store', kind: 'bad_file', message: expect.stringContaining('--resume') },
+  }
   expect(await openStore(directory, { resume: false })).toMatchObject(refused)
   await store.close()
   expect(await openStore(directory, { resume: false })).toMatchObject(refused)
@@ -203,7 +247,8 @@ test('cut anywhere, in either file: readable up to the last whole batch, and res
   const whole = fresh()
   const store = await storeOf(whole, 3)
   const sizes = { trajectories: 0, segments: 0 }
-  for (const name of ['trajectories', 'segments'] as const) sizes[name] = statSync(join(whole, `${name}.arrows.partial`)).size
+  for (const name of ['trajectories', 'segments'] as const)
+    sizes[name] = statSync(join(whole, `${name}.arrows.partial`)).size
   must(await store.append([madeGroup(0, 3)]))
   await store.close()
 
@@ -211,13 +256,31 @@ test('cut anywhere, in either file: readable up to the last whole batch, and res
     const path = join(whole, `${torn}.arrows`)
     const end = statSync(path).size - 8
     const last = end - sizes[torn]
-    for (const cut of [sizes[torn], sizes[torn] + 1, sizes[torn] + 4, sizes[torn] + 8, sizes[torn] + Math.floor(last / 2), end - 1, end, end + 3]) {
+    for (const cut of [
+      sizes[torn],
+      sizes[torn] + 1,
+      sizes[torn] + 4,
+      sizes[torn] + 8,
+      sizes[torn] + Math.floor(last / 2),
+      end - 1,
+      end,
+      end + 3,
+    ]) {
       const directory = fresh()
       mkdirSync(directory)
-      for (const name of ['trajectories', 'segments']) copyFileSync(join(whole, `${name}.arrows`), join(directory, `${name}.arrows`))
+      for (const name of ['trajectories', 'segments'])
+        copyFileSync(join(whole, `${name}.arrows`), join(directory, `${name}.arrows`))
       truncateSync(join(directory, `${torn}.arrows`), cut)
       const expected = cut >= end ? ['0/q0', '0/q1', '0/q2', '0/q3'] : ['0/q0', '0/q1', '0/q2']
-      expect([...new Set((await collect<TrajectoryRow | SegmentRow>(torn === 'trajectories' ? readTrajectories(directory) : readSegments(directory))).map(({ groupId }) => groupId))]).toEqual(expected)
+      expect([
+        ...new Set(
+          (
+            await collect<TrajectoryRow | SegmentRow>(
+              torn === 'trajectories' ? readTrajectories(directory) : readSegments(directory),
+            )
+          ).map(({ groupId }) => groupId),
+        ),
+      ]).toEqual(expected)
       const resumed = must(await openStore(directory, { resume: true }))
       expect([...resumed.groupIds]).toEqual(expected)
       must(await resumed.append([madeGroup(0, 9)]))
@@ -261,11 +324,18 @@ test('damage that cutting would make worse is refused, and nothing is touched', 
 
   truncateSync(segments, 2000)
   const sizes = [statSync(trajectories).size, 2000]
-  expect(await openStore(directory, { resume: true })).toMatchObject({ ok: false, failure: { kind: 'bad_file', message: expect.stringContaining('found 3 and') } })
+  expect(await openStore(directory, { resume: true })).toMatchObject({
+    ok: false,
+    failure: { kind: 'bad_file', message: expect.stringContaining('found 3 and') },
+  })
   expect([statSync(`${trajectories}.partial`).size, statSync(`${segments}.partial`).size]).toEqual(sizes)
 
   rmSync(`${segments}.partial`)
-  for (let attempt = 0; attempt < 2; attempt++) expect(await openStore(directory, { resume: true })).toMatchObject({ ok: false, failure: { kind: 'missing_file', message: expect.stringContaining('segments.arrows') } })
+  for (let attempt = 0; attempt < 2; attempt++)
+    expect(await openStore(directory, { resume: true })).toMatchObject({
+      ok: false,
+      failure: { kind: 'missing_file', message: expect.stringContaining('segments.arrows') },
+    })
 
   writeFileSync(segments, kept)
   const resumed = must(await openStore(directory, { resume: true }))
@@ -277,32 +347,64 @@ test('a file that is no store: one line that names it', async () => {
   const directory = fresh()
   await (await storeOf(directory, 1)).close()
   writeFileSync(join(directory, 'trajectories.arrows'), 'these are notes, not Arrow')
-  const named = { ok: false, failure: { boundary: 'store', kind: 'bad_file', message: expect.stringMatching(/^[^\n]*trajectories\.arrows[^\n]*$/) } }
+  const named = {
+    ok: false,
+    failure: {
+      boundary: 'store',
+      kind: 'bad_file',
+      message: expect.stringMatching(/^[^\n]*trajectories\.arrows[^\n]*$/),
+    },
+  }
   expect(await readTrajectories(directory)).toMatchObject(named)
   expect(await openStore(directory, { resume: true })).toMatchObject(named)
   expect(readFileSync(join(directory, 'trajectories.arrows.partial'), 'utf8')).toBe('these are notes, not Arrow')
-  expect(await readSegments(join(directory, 'nowhere'))).toMatchObject({ ok: false, failure: { kind: 'missing_file', message: expect.stringContaining('nowhere') } })
+  expect(await readSegments(join(directory, 'nowhere'))).toMatchObject({
+    ok: false,
+    failure: { kind: 'missing_file', message: expect.stringContaining('nowhere') },
+  })
 })
 
 test('a directory that cannot be made is a failure', async () => {
   const file = join(root, 'a-file')
   writeFileSync(file, '')
-  expect(await openStore(join(file, 'run'), { resume: false })).toMatchObject({ ok: false, failure: { boundary: 'store' } })
+  expect(await openStore(join(file, 'run'), { resume: false })).toMatchObject({
+    ok: false,
+    failure: { boundary: 'store' },
+  })
 })
 
 /** Runs the appending child; `seen` collects its lines. */
-function startChild(directory: string, count: number, size: number, limitKiB?: number): { child: ChildProcess; seen: string[]; ended: Promise<void> } {
-  const script = [process.execPath, '--import', 'tsx', join(import.meta.dirname, 'appendingChild.ts'), directory, String(count), String(size)]
-  const child = limitKiB === undefined ? spawn(script[0]!, script.slice(1)) : spawn('bash', ['-c', `ulimit -f ${limitKiB}; exec "$@"`, 'bash', ...script])
+function startChild(
+  directory: string,
+  count: number,
+  size: number,
+  limitKiB?: number,
+): { child: ChildProcess; seen: string[]; ended: Promise<void> } {
+  const script = [
+    process.execPath,
+    '--import',
+    'tsx',
+    join(import.meta.dirname, 'appendingChild.ts'),
+    directory,
+    String(count),
+    String(size),
+  ]
+  const child =
+    limitKiB === undefined
+      ? spawn(script[0]!, script.slice(1))
+      : spawn('bash', ['-c', `ulimit -f ${limitKiB}; exec "$@"`, 'bash', ...script])
   const seen: string[] = []
   createInterface({ input: child.stdout! }).on('line', (line) => void seen.push(line))
   let errors = ''
   child.stderr!.on('data', (data) => (errors += data))
-  const ended = new Promise<void>((resolve, reject) => child.on('close', (code, signal) => (code === 0 || signal === 'SIGKILL' ? resolve() : reject(new Error(errors)))))
+  const ended = new Promise<void>((resolve, reject) =>
+    child.on('close', (code, signal) => (code === 0 || signal === 'SIGKILL' ? resolve() : reject(new Error(errors)))),
+  )
   return { child, seen, ended }
 }
 
-const storedIn = (seen: readonly string[]): string[] => seen.filter((line) => line.startsWith('stored ')).map((line) => line.slice('stored '.length))
+const storedIn = (seen: readonly string[]): string[] =>
+  seen.filter((line) => line.startsWith('stored ')).map((line) => line.slice('stored '.length))
 
 test('kill -9 in the middle of appending, again and again: nothing reported as stored is lost, nothing is there twice', async () => {
   const directory = fresh()
@@ -329,23 +431,32 @@ test('kill -9 in the middle of appending, again and again: nothing reported as s
   expect(reported.size).toBeGreaterThan(40)
 }, 60_000)
 
-test.skipIf(process.platform === 'win32')('out of room in the middle of a write: a failure, what was stored is whole, and the run goes on when there is room', async () => {
-  const directory = fresh()
-  const { seen, ended } = startChild(directory, 1000, 8, 300)
-  await ended
-  expect(seen.at(-1)).toMatch(/^failure .*"kind":"disk_full"/)
-  const stored = storedIn(seen)
-  expect(stored.length).toBeGreaterThan(5)
-  expect(await storedGroups(directory)).toEqual(stored)
-  const more = startChild(directory, stored.length + 3, 8)
-  await more.ended
-  expect(more.seen.at(-1)).toBe('closed')
-  expect(await storedGroups(directory)).toEqual(Array.from({ length: stored.length + 3 }, (_, index) => `0/q${index}`))
-}, 30_000)
+test.skipIf(process.platform === 'win32')(
+  'out of room in the middle of a write: a failure, what was stored is whole, and the run goes on when there is room',
+  async () => {
+    const directory = fresh()
+    const { seen, ended } = startChild(directory, 1000, 8, 300)
+    await ended
+    expect(seen.at(-1)).toMatch(/^failure .*"kind":"disk_full"/)
+    const stored = storedIn(seen)
+    expect(stored.length).toBeGreaterThan(5)
+    expect(await storedGroups(directory)).toEqual(stored)
+    const more = startChild(directory, stored.length + 3, 8)
+    await more.ended
+    expect(more.seen.at(-1)).toBe('closed')
+    expect(await storedGroups(directory)).toEqual(
+      Array.from({ length: stored.length + 3 }, (_, index) => `0/q${index}`),
+    )
+  },
+  30_000,
+)
 
 test.skipIf(!existsSync('/dev/full'))('a device that is always full: the message says what to do', async () => {
   const full = fresh()
   mkdirSync(full)
   for (const name of ['segments', 'trajectories']) symlinkSync('/dev/full', join(full, `${name}.arrows.partial`))
-  expect(await openStore(full, { resume: true })).toMatchObject({ ok: false, failure: { boundary: 'store', kind: 'disk_full', message: expect.stringContaining('make room') } })
+  expect(await openStore(full, { resume: true })).toMatchObject({
+    ok: false,
+    failure: { boundary: 'store', kind: 'disk_full', message: expect.stringContaining('make room') },
+  })
 })
