@@ -21,6 +21,7 @@ import { systemsOptions } from './systems/options.ts'
 import type { Result } from './types.ts'
 
 const share = z.number().min(0).max(1)
+const lessonKind = z.enum(['lookup', 'sentence', 'binding', 'status', 'reading', 'acting'])
 const count = z.number().int().positive()
 
 export const pretrainConfig = z
@@ -53,16 +54,19 @@ export const pretrainConfig = z
         z
           .object({
             name: z.string(),
-            steps: count.describe('Optimizer steps.'),
+            steps: count.describe('Optimizer steps, at most.'),
+            until: z.object({ lesson: lessonKind, accuracy: share }).strict().nullable().default(null).describe('Ends the phase once this lesson is known so well.'),
+            finalLearningRate: z.number().min(0).nullable().default(null).describe('Where the learning rate falls to in this phase, along half a cosine; null: it stays.'),
             mix: z
-              .partialRecord(z.enum(['lookup', 'sentence', 'binding', 'status', 'reading', 'acting']), share)
+              .partialRecord(lessonKind, share)
               .describe('Share of each kind of lesson.'),
           })
           .strict(),
       )
       .min(1),
     rowsPerStep: count.default(32).describe('Lessons per optimizer step.'),
-    supervised: supervisedOptions.prefault({}),
+    warmupSteps: count.default(80).describe('Steps over which the learning rate rises from 0, once.'),
+    supervised: supervisedOptions.omit({ schedule: true, warmupSteps: true }).prefault({}),
     engine: engineOptions.prefault({}),
   })
   .strict()
@@ -89,7 +93,6 @@ export async function pretrain(config: PretrainConfig, progress: Progress, signa
   const modelConfig = huggingFaceConfig(config.model, vocabulary)
   const weights = initializeWeights(modelConfig, { ...config.model, seed: config.seed })
   const lessons = new Lessons(config.seed, vocabulary, longVideoAgent(systemsOptions.parse({})), config.lessons)
-  const totalSteps = config.phases.reduce((sum, phase) => sum + phase.steps, 0)
 
   const device = await openDevice(config.engine)
   try {
@@ -103,17 +106,20 @@ export async function pretrain(config: PretrainConfig, progress: Progress, signa
         const batch = await next
         // the next lessons are told while the engine's thread learns these
         next = drawBatch(lessons, phase.mix, config)
-        const metrics = await superviseBatch(trainer, batch.map(balanced), config.supervised, { totalSteps })
+        const learningRate = learningRateOf(config, phase, trainer.step, step)
+        const options = { ...config.supervised, learningRate, schedule: 'constant', warmupSteps: 0 } as const
+        const metrics = await superviseBatch(trainer, batch.map(balanced), options, { totalSteps: phase.steps })
         tokens += batch.reduce((sum, { ids }) => sum + ids.length, 0)
         tally.add(metrics.kinds)
         if (step % REPORT_STEPS === 0 || step === phase.steps) {
           progress.tick(0, `loss ${metrics.loss.toFixed(3)}, ${tally.text()}`)
           if (step % (REPORT_STEPS * 4) === 0) progress.line(`${phase.name} ${step}: loss ${metrics.loss.toFixed(3)}, ${tally.text()}`)
+          if (phase.until !== null && (tally.accuracy()[phase.until.lesson] ?? 0) >= phase.until.accuracy) break
           if (step < phase.steps) tally.clear()
         }
         progress.tick()
         if (signal.aborted) {
-          return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `pretraining of ${config.name} was stopped at step ${trainer.step} of ${totalSteps}; nothing was written` } }
+          return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `pretraining of ${config.name} was stopped at step ${trainer.step}; nothing was written` } }
         }
       }
       progress.done(tally.text())
@@ -133,7 +139,7 @@ export async function pretrain(config: PretrainConfig, progress: Progress, signa
       value: {
         directory: config.out,
         parameters: [...weights.values()].reduce((sum, { data }) => sum + data.length, 0),
-        steps: totalSteps,
+        steps: trainer.step,
         tokens,
         seconds: (performance.now() - started) / 1000,
         accuracy: tally.accuracy(),
@@ -142,6 +148,14 @@ export async function pretrain(config: PretrainConfig, progress: Progress, signa
   } finally {
     await device.close()
   }
+}
+
+/** Learning rate of step `step` (from 1) of a phase, `total` steps after the beginning. */
+function learningRateOf(config: PretrainConfig, phase: PretrainConfig['phases'][number], total: number, step: number): number {
+  const rate = config.supervised.learningRate * Math.min(1, (total + 1) / config.warmupSteps)
+  if (phase.finalLearningRate === null) return rate
+  const falling = (1 + Math.cos((Math.PI * (step - 1)) / phase.steps)) / 2
+  return phase.finalLearningRate + (rate - phase.finalLearningRate) * falling
 }
 
 /** `config.json` of the master: a Qwen2 decoder with as many key-value heads as heads and a tied head. */

@@ -67,7 +67,7 @@ export interface StoryOptions {
 }
 
 /** Share of questions that have a decoy. */
-const DECOY_RATE = 0.4
+const DECOY_RATE = 0.2
 /** Share of questions whose distractors may also be mentioned in the clip with the evidence. */
 const SAME_CLIP_DISTRACTOR_RATE = 0.1
 const KIND_WEIGHTS = [
@@ -201,7 +201,7 @@ export function tellStory(options: StoryOptions): Story {
       id: `${episodeId}_seg01_clip_${String(clip).padStart(2, '0')}`,
       place,
       lines: dice.shuffle([
-        { speaker: dice.pick(cast), text: `welcome to ${place} .` },
+        { speaker: dice.pick(cast), text: `this place is ${place} .` },
         ...(facts[clip] as Fact[]).map((fact) => ({
           speaker: fact.speaker,
           text: fact.relation.line(fact.item, fact.value),
@@ -239,13 +239,13 @@ export function tellStory(options: StoryOptions): Story {
     const answerClass: WordClass = seen ?? fact.relation.answerClass
     const right = seen === null ? fact.value : here.scene[seen]
     const options_ = drawOptions(dice, vocabulary(answerClass), right, here, clips, seen)
-    const namingText = kind === 'visual' ? `welcome to ${here.place} .` : fact.relation.line(fact.item, fact.value)
+    const namingText = kind === 'visual' ? `this place is ${here.place} .` : fact.relation.line(fact.item, fact.value)
     const decoy = dice.chance(DECOY_RATE) ? (clip + 1 + dice.below(CLIPS_PER_EPISODE - 1)) % CLIPS_PER_EPISODE : null
     if (decoy !== null) {
       const speaker = dice.pick(cast.filter((name) => name !== fact.speaker))
       const lines = (clips[decoy] as StoryClip).lines
       const mention =
-        kind === 'visual' ? `i miss ${here.place} .` : `${fact.speaker} talks about the ${fact.item} all day .`
+        kind === 'visual' ? `what is at ${here.place} ?` : `${fact.speaker} , tell me about the ${fact.item} .`
       lines.splice(dice.below(lines.length + 1), 0, { speaker, text: mention })
     }
     questions.push({
