@@ -81,7 +81,7 @@ export const summary = z.object({
       steps: count,
       rollouts: count,
       sampledTokens: count,
-      seconds: z.number(),
+      seconds: z.number().nullable().describe('null: not known.'),
       curve: z
         .array(z.object({ step: count, reward: z.number(), accuracy: share }))
         .default([])
