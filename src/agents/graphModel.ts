@@ -108,10 +108,16 @@ function readWeights(model: ModelFile, bytes: Buffer): Map<string, Constant> {
 }
 
 function decode(bytes: Buffer, name: string, dtype: string, quantization: string | undefined): Float32Array | BigInt64Array {
-  const aligned = Uint8Array.from(bytes).buffer
+  // A copy, since a weight may begin at any byte.
+  const aligned = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer
   if (dtype === 'int32' && quantization === undefined) return BigInt64Array.from(new Int32Array(aligned), BigInt)
   if (dtype === 'float32' && quantization === undefined) return new Float32Array(aligned)
-  if (dtype === 'float32' && quantization === 'float16') return Float32Array.from(new Uint16Array(aligned), widen)
+  if (dtype === 'float32' && quantization === 'float16') {
+    const halves = new Uint16Array(aligned)
+    const wide = new Float32Array(halves.length)
+    for (let at = 0; at < halves.length; at++) wide[at] = widen(halves[at]!)
+    return wide
+  }
   throw new Error(`graph model: weight ${name} has type ${dtype} (quantised ${quantization ?? 'no'}), which is not covered`)
 }
 
@@ -242,13 +248,15 @@ class Conversion {
   private readonly convolve: Convert = (node, [data, filter]) => {
     const weights = this.constant(filter!)
     const [height, width, channels, filters] = weights.dims as [number, number, number, number]
-    const turned = new Float32Array(weights.data.length)
+    const values = weights.data
+    if (!(values instanceof Float32Array)) throw new Error(`graph model: filter ${filter} is not floating point`)
+    const turned = new Float32Array(values.length)
     // [height, width, channels, filters] to [filters, channels, height, width].
     let from = 0
     for (let y = 0; y < height; y++)
       for (let x = 0; x < width; x++)
         for (let c = 0; c < channels; c++)
-          for (let f = 0; f < filters; f++) turned[((f * channels + c) * height + y) * width + x] = Number(weights.data[from++])
+          for (let f = 0; f < filters; f++) turned[((f * channels + c) * height + y) * width + x] = values[from++]!
     const kernel = this.tensor(`${filter}/turned`, [filters, channels, height, width], turned)
     this.channelsFirst(node, data!, (input, output) =>
       this.emit('Conv', [input, kernel], output, {
