@@ -99,8 +99,10 @@ const commands: Command[] = [
     words: 'evaluate',
     about: 'Measure a checkpoint on a data set',
     options: {
-      checkpoint: { type: 'string', describe: 'Folder of the checkpoint', demandOption: true, requiresArg: true },
-      dataset: { type: 'string', describe: 'Folder of the data set', demandOption: true, requiresArg: true },
+      checkpoint: { type: 'string', describe: 'Folder of a checkpoint; default: the policy of the configuration', requiresArg: true },
+      dataset: { type: 'string', describe: 'Folder of a data set; default: that of the configuration', requiresArg: true },
+      config: config('configs/quickstart.yaml'),
+      set,
       'max-turns': {
         describe: 'K: how often the master may write',
         default: 5,
@@ -120,8 +122,10 @@ const commands: Command[] = [
     run: async (options, { progress, signal }) => {
       const { evaluateCheckpoint } = await import('./evaluate.ts')
       const evaluated = await evaluateCheckpoint({
-        checkpoint: String(options.checkpoint),
-        dataset: String(options.dataset),
+        checkpoint: (options.checkpoint as string | undefined) ?? null,
+        dataset: (options.dataset as string | undefined) ?? null,
+        config: String(options.config),
+        overrides: options.set as string[],
         maxTurns: Number(options['max-turns']),
         temperature: options.sampled ? 1 : 0,
         limit: (options.limit as number | undefined) ?? null,
@@ -237,7 +241,7 @@ const datasetCommands: Command[] = [
     run: async (options, { progress, signal }) => {
       const { renderMiniature } = await import('./miniature.ts')
       const { seed, episodes, out } = options as { seed: number; episodes: number; out: string }
-      return renderMiniature({ seed, episodes, out, progress, signal })
+      return renderMiniature({ out, miniature: { seed, episodes }, progress, signal })
     },
   },
 ]

@@ -3,7 +3,9 @@
  * stand here are those of keys that no room owns. Unknown keys are errors (configFile.ts).
  */
 import { z } from 'zod'
+import { agentsOptions } from './agents/options.ts'
 import { configHash, readConfigFile } from './configFile.ts'
+import { miniatureOptions } from './dataset/options.ts'
 import { engineOptions } from './engine/options.ts'
 import { grpoOptions } from './grpo/options.ts'
 import { policyOptions } from './policy/options.ts'
@@ -14,6 +16,10 @@ import { systemsOptions } from './systems/options.ts'
 import type { Result } from './types.ts'
 
 const count = z.number().int().min(1)
+const miniature = miniatureOptions
+  .nullable()
+  .default(null)
+  .describe('Renders this miniature data set into the folder when it is not there; null: the folder must exist.')
 
 export const runConfig = z
   .object({
@@ -25,12 +31,15 @@ export const runConfig = z
     dataset: z
       .object({
         path: z.string().min(1).describe('Folder of the data set.'),
+        split: z.string().min(1).nullable().default(null).describe('Which questions to read (train, val, ...); null: all.'),
+        miniature,
         limit: count.nullable().default(null).describe('Use only so many questions; null: all.'),
       })
       .strict()
       .describe('What the policy is trained on, or rollouts are generated for.'),
     policy: policyOptions.describe('The master: what is trained or asked.'),
     engine: engineOptions.prefault({}),
+    agents: agentsOptions.prefault({}),
     system: systemsOptions.prefault({}),
     rollout: rolloutOptions.prefault({}),
     reward: rewardOptions.prefault({}),
@@ -47,6 +56,7 @@ export const runConfig = z
     evaluation: z
       .object({
         path: z.string().min(1).nullable().default(null).describe('Folder of the held-out data set; null: none.'),
+        miniature,
         limit: count.nullable().default(null).describe('Use only so many questions; null: all.'),
         maxTurns: z.array(count).min(1).default([1, 2, 3, 4, 5]).describe('Step budgets K that are compared.'),
       })

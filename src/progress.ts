@@ -9,6 +9,8 @@ export interface Progress {
   stage(name: string, total?: number): void
   /** `count` more are done (default 1); `note` replaces the note at the end of the line. */
   tick(count?: number, note?: string): void
+  /** This many are done in all, for those who count themselves. */
+  to(count: number): void
   /** Ends the stage and leaves one line about it. */
   done(note?: string): void
   /** A line of its own, above the bar. */
@@ -56,13 +58,18 @@ export function createProgress(stream: ProgressStream = process.stderr): Progres
       if (note !== undefined) stage.note = note
       display.update(stage)
     },
+    to(count) {
+      if (!stage || count === stage.count) return
+      stage.count = count
+      display.update(stage)
+    },
     done,
     line: (text) => display.line(text),
   }
 }
 
 /** Progress that says nothing, for callers that show none. */
-export const silentProgress: Progress = { stage() {}, tick() {}, done() {}, line() {} }
+export const silentProgress: Progress = { stage() {}, tick() {}, to() {}, done() {}, line() {} }
 
 /** How a stage is put before a person: one of these for terminals, one for everything else. */
 interface Display {

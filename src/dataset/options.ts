@@ -18,7 +18,7 @@ export const miniatureOptions = z
     split: z.string().regex(/^[a-z]+$/).default('train').describe('Name of the split, in the name of the question file.'),
     words: z
       .enum(['training', 'all'])
-      .default('training')
+      .default('all')
       .describe('Which option words stories use: `training` keeps the held-out words for episodes that are never trained on.'),
     questionsPerEpisode: z.number().int().positive().max(24).default(10).describe('Questions about each episode.'),
   })

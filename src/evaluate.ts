@@ -1,0 +1,75 @@
+/**
+ * `showrunner evaluate`: one run of the system per question at a turn budget, scored and measured. The same rollout as in training.
+ * Trains and stores nothing.
+ */
+import { loadConfig, type RunConfig } from './config.ts'
+import { goldFor, openRun } from './open.ts'
+import type { Progress } from './progress.ts'
+import { measure, type Run, runOf } from './report/summarize.ts'
+import type { Measurement } from './report/summary.ts'
+import { scoreTrajectory } from './reward/index.ts'
+import { rolloutStream } from './rollout/index.ts'
+import type { RolloutOptions } from './rollout/options.ts'
+import { answerable, noAnswers } from './rollouts.ts'
+import type { Result } from './types.ts'
+
+export interface EvaluateOptions {
+  /** Directory of a checkpoint; null: the policy of the configuration. */
+  checkpoint: string | null
+  /** Directory of a data set; null: that of the configuration. */
+  dataset: string | null
+  /** Where system, agents and the other bounds come from. */
+  config: string
+  overrides: readonly string[]
+  /** K. */
+  maxTurns: number
+  /** 0 is greedy. */
+  temperature: number
+  /** Only the first so many questions; null: all that have an answer. */
+  limit: number | null
+  progress: Progress
+  signal: AbortSignal
+}
+
+export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Result<Measurement>> {
+  const { progress, signal, maxTurns, temperature, limit } = options
+  const loaded = await loadConfig(options.config, options.overrides)
+  if (!loaded.ok) return loaded
+  const config: RunConfig = { ...loaded.value }
+  if (options.checkpoint !== null) config.policy = checkpointPolicy(config, options.checkpoint)
+  if (options.dataset !== null) config.dataset = { path: options.dataset, split: null, miniature: null, limit: null }
+
+  const opened = await openRun(config, progress, signal)
+  if (!opened.ok) return opened
+  const run = opened.value
+  try {
+    const tasks = answerable(run.dataset, limit)
+    if (tasks.length === 0) return noAnswers(config.dataset.path)
+    progress.stage('evaluating', tasks.length)
+    const runs: Run[] = []
+    const streamed = rolloutStream(tasks, { ...run, options: evaluationRollouts(config, maxTurns, temperature), step: 0, runSeed: config.seed, signal })
+    for await (const group of streamed) {
+      for (const trajectory of group.trajectories) {
+        runs.push(runOf(scoreTrajectory(trajectory, goldFor(run.dataset, group.task), config.reward)))
+        progress.tick()
+      }
+    }
+    progress.done()
+    if (signal.aborted) {
+      return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `evaluation was stopped after ${runs.length} of ${tasks.length} questions` } }
+    }
+    return { ok: true, value: measure(runs) }
+  } finally {
+    await run.close()
+  }
+}
+
+/** One trajectory per question at this budget, the rest as in training. */
+export function evaluationRollouts(config: Pick<RunConfig, 'rollout'>, maxTurns: number, temperature: number): RolloutOptions {
+  return { ...config.rollout, groupSize: 1, temperature, budget: { ...config.rollout.budget, turns: maxTurns } }
+}
+
+/** The configuration's policy, or one like it, with this checkpoint's weights. */
+export function checkpointPolicy(config: RunConfig, path: string): RunConfig['policy'] {
+  return config.policy.type === 'checkpoint' ? { ...config.policy, path } : { type: 'checkpoint', path, rows: 128, cacheTokens: 65_536 }
+}

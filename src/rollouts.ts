@@ -1,0 +1,118 @@
+/**
+ * Rollouts into a store, without training: every task once, group by group, resumable after a crash with nothing lost and nothing
+ * twice. Evaluation that is to be kept goes through here too.
+ */
+import { join } from 'node:path'
+import type { RunConfig } from './config.ts'
+import type { Dataset } from './dataset/index.ts'
+import { goldFor, openRun } from './open.ts'
+import type { Progress } from './progress.ts'
+import { measure, type Run } from './report/summarize.ts'
+import type { Measurement } from './report/summary.ts'
+import { scoreGroup } from './reward/index.ts'
+import type { RewardOptions } from './reward/options.ts'
+import { rolloutStream } from './rollout/index.ts'
+import type { RolloutOptions } from './rollout/options.ts'
+import { readTrajectories } from './trajectory/read.ts'
+import { openStore } from './trajectory/store.ts'
+import type { Agents, Policy, Result, System, Task } from './types.ts'
+
+export interface StoredRollouts {
+  dataset: Dataset
+  tasks: readonly Task[]
+  system: System
+  policy: Policy
+  agents: Agents
+  options: RolloutOptions
+  reward: RewardOptions
+  seed: string | number
+  signal: AbortSignal
+  /** Called with the number of groups done, those that were stored before included. */
+  onGroup?: (done: number) => void
+}
+
+/** `showrunner rollout`. */
+export async function generateRollouts(
+  config: RunConfig,
+  progress: Progress,
+  signal: AbortSignal,
+  { resume }: { resume: boolean },
+): Promise<Result<Measurement>> {
+  const opened = await openRun(config, progress, signal)
+  if (!opened.ok) return opened
+  const run = opened.value
+  try {
+    const tasks = answerable(run.dataset, config.dataset.limit)
+    if (tasks.length === 0) return noAnswers(config.dataset.path)
+    const directory = join('rollouts', config.name)
+    progress.stage('rollouts', tasks.length)
+    const stored = await rolloutsInto(directory, resume, {
+      ...run,
+      tasks,
+      options: config.rollout,
+      reward: config.reward,
+      seed: config.seed,
+      signal,
+      onGroup: (done) => progress.to(done),
+    })
+    if (!stored.ok) return stored
+    const runs = await readRuns(directory)
+    if (!runs.ok) return runs
+    const measured = measure(runs.value)
+    progress.done(`accuracy ${measured.accuracy.toFixed(3)}, stored in ${directory}`)
+    return { ok: true, value: measured }
+  } finally {
+    await run.close()
+  }
+}
+
+/** Runs the tasks that the store in `directory` does not have yet. Ends the store only when all are done. */
+export async function rolloutsInto(directory: string, resume: boolean, run: StoredRollouts): Promise<Result<void>> {
+  const opened = await openStore(directory, { resume })
+  if (!opened.ok) return opened
+  const store = opened.value
+  const step = 0
+  const missing = run.tasks.filter((task) => !store.groupIds.has(`${step}/${task.question.qid}`))
+  let done = run.tasks.length - missing.length
+  run.onGroup?.(done)
+  for await (const group of rolloutStream(missing, { ...run, step, runSeed: run.seed })) {
+    // what was cut short by the user is run again on resume
+    if (run.signal.aborted) break
+    const stored = await store.append([scoreGroup(group, goldFor(run.dataset, group.task), run.reward)])
+    if (!stored.ok) return stored
+    done++
+    run.onGroup?.(done)
+  }
+  if (done < run.tasks.length) {
+    const message = `${directory}: stopped after ${done} of ${run.tasks.length} groups; all of them are stored; continue with --resume`
+    return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message } }
+  }
+  return store.close()
+}
+
+/** What a store holds, as much of it as measuring needs. */
+export async function readRuns(directory: string): Promise<Result<Run[]>> {
+  const rows = await readTrajectories(directory)
+  if (!rows.ok) return rows
+  const runs: Run[] = []
+  for await (const { step, qid, episodeId, kind, correct, grounded, visited, reward, sampledTokens, seconds, turns } of rows.value) {
+    const counted = turns.map(({ action, wellFormed }) => ({ action, wellFormed }))
+    runs.push({ step, qid, episodeId, kind, correct, grounded, visited, reward, sampledTokens, seconds, turns: counted })
+  }
+  return { ok: true, value: runs }
+}
+
+/** The tasks that can be scored, in the order of the data set. */
+export function answerable(dataset: Dataset, limit: number | null): Task[] {
+  return dataset
+    .tasks()
+    .filter((task) => dataset.gold.has(task.question.qid))
+    .slice(0, limit ?? undefined)
+}
+
+export function noAnswers(path: string): { ok: false; failure: { boundary: 'dataset'; kind: 'bad_file'; message: string } } {
+  return {
+    ok: false,
+    failure: { boundary: 'dataset', kind: 'bad_file', message: `${path}: no question has an answer to score against; expected rows with "answer"` },
+  }
+}
