@@ -7,13 +7,13 @@
  */
 import { stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
+import type { Clip, Episode, Gold, Question, Result, Task } from '../types.ts'
 import { failed } from './failure.ts'
 import { goldOf } from './gold.ts'
 import { type ClipMaterial, type Material, readMaterial } from './material.ts'
 import { type ClipName, compareClips, compareEpisodes, parseClipName, parseEpisodeName } from './names.ts'
 import { publicQuestion } from './question.ts'
 import { findQuestionFiles, noQuestionFiles, type Row, readRows } from './rows.ts'
-import type { Clip, Episode, Gold, Question, Result, Task } from '../types.ts'
 
 export interface Dataset {
   /** The folder's name. */
@@ -47,10 +47,18 @@ export interface OpenOptions {
 export async function openDataset(directory: string, options: OpenOptions = {}): Promise<Result<Dataset>> {
   const found = await findQuestionFiles(directory)
   if (!found.ok) return found
-  const files = options.split === undefined ? found.value : found.value.filter((file) => file.split === options.split?.toLowerCase())
-  const miniature = files.some((file) => basename(file.path).startsWith(MINIATURE_PREFIX)) || (await exists(join(directory, MINIATURE_STARTED)))
+  const files =
+    options.split === undefined
+      ? found.value
+      : found.value.filter((file) => file.split === options.split?.toLowerCase())
+  const miniature =
+    files.some((file) => basename(file.path).startsWith(MINIATURE_PREFIX)) ||
+    (await exists(join(directory, MINIATURE_STARTED)))
   if (miniature && !(await exists(join(directory, MINIATURE_MARKER)))) {
-    return failed('bad_file', `${directory}: this miniature data set is unfinished (no ${MINIATURE_MARKER}); run \`showrunner dataset miniature\` with the same arguments again`)
+    return failed(
+      'bad_file',
+      `${directory}: this miniature data set is unfinished (no ${MINIATURE_MARKER}); run \`showrunner dataset miniature\` with the same arguments again`,
+    )
   }
   if (files.length === 0) return noQuestionFiles(directory, options.split, found.value)
 
@@ -71,7 +79,12 @@ export const MINIATURE_STARTED = 'unfinished.json'
 /** Written last: its presence means that a miniature data set is whole. */
 export const MINIATURE_MARKER = 'dataset.json'
 
-async function assemble(directory: string, split: string | null, rows: readonly Row[], material: Material): Promise<Result<Dataset>> {
+async function assemble(
+  directory: string,
+  split: string | null,
+  rows: readonly Row[],
+  material: Material,
+): Promise<Result<Dataset>> {
   const questions = new Map<string, Question>()
   const gold = new Map<string, Gold>()
   const splitOf = new Map<string, string>()
@@ -90,7 +103,10 @@ async function assemble(directory: string, split: string | null, rows: readonly 
     const earlier = questions.get(row.qid)
     if (earlier) {
       if (!same(earlier, question.value) || !same(gold.get(row.qid) ?? null, secret.value.gold)) {
-        return failed('bad_file', `${row.where}: duplicate qid: ${firstPlace.get(row.qid)} has the same qid and other content; give each question its own`)
+        return failed(
+          'bad_file',
+          `${row.where}: duplicate qid: ${firstPlace.get(row.qid)} has the same qid and other content; give each question its own`,
+        )
       }
       repeated++
       continue
@@ -113,9 +129,19 @@ async function assemble(directory: string, split: string | null, rows: readonly 
     episodes.set(id, episode.value)
   }
   const notes = [
-    ...(repeated > 0 ? [`${repeated} row${repeated > 1 ? 's repeat' : ' repeats'} an earlier row of the same qid and ${repeated > 1 ? 'were' : 'was'} read once`] : []),
-    ...(unanswered > 0 ? [`${unanswered} question${unanswered > 1 ? 's have' : ' has'} no answer: rollouts can run, rewards cannot`] : []),
-    ...(unusableSpans > 0 ? [`${unusableSpans} time span${unusableSpans > 1 ? 's are' : ' is'} not usable (NaN or reversed) and count${unusableSpans > 1 ? '' : 's'} as absent`] : []),
+    ...(repeated > 0
+      ? [
+          `${repeated} row${repeated > 1 ? 's repeat' : ' repeats'} an earlier row of the same qid and ${repeated > 1 ? 'were' : 'was'} read once`,
+        ]
+      : []),
+    ...(unanswered > 0
+      ? [`${unanswered} question${unanswered > 1 ? 's have' : ' has'} no answer: rollouts can run, rewards cannot`]
+      : []),
+    ...(unusableSpans > 0
+      ? [
+          `${unusableSpans} time span${unusableSpans > 1 ? 's are' : ' is'} not usable (NaN or reversed) and count${unusableSpans > 1 ? '' : 's'} as absent`,
+        ]
+      : []),
     ...material.notes(),
   ]
   const dataset: Dataset = {
@@ -124,7 +150,8 @@ async function assemble(directory: string, split: string | null, rows: readonly 
     split,
     episodes,
     questions: [...questions.values()],
-    tasks: () => [...questions.values()].map((question) => ({ episode: episodes.get(question.episodeId) as Episode, question })),
+    tasks: () =>
+      [...questions.values()].map((question) => ({ episode: episodes.get(question.episodeId) as Episode, question })),
     gold,
     splitOf,
     notes,
@@ -134,7 +161,8 @@ async function assemble(directory: string, split: string | null, rows: readonly 
 
 /** Where `clips.json` lists an episode's clips, a question about another clip cannot be answered. */
 function unknownClip(row: Row, material: Material): string | null {
-  if (!row.clip || !material.complete.has(row.episodeId) || material.clipsOf.get(row.episodeId)?.has(row.clip.id)) return null
+  if (!row.clip || !material.complete.has(row.episodeId) || material.clipsOf.get(row.episodeId)?.has(row.clip.id))
+    return null
   return `${row.where}: unknown clip "${row.clip.id}"; clips.json lists ${material.clipsOf.get(row.episodeId)?.size} other clips of ${row.episodeId}`
 }
 

@@ -1,7 +1,8 @@
 /** The secret half of a row: the answer, the clip with the evidence, its span. Nothing here reaches a policy or an agent. */
+
+import type { Gold, QuestionKind, Result } from '../types.ts'
 import { failed } from './failure.ts'
 import { describe, type Row } from './rows.ts'
-import type { Gold, QuestionKind, Result } from '../types.ts'
 
 export interface GoldRow {
   /** null where the row has no answer, as in public test files. */
@@ -15,23 +16,40 @@ const KINDS: readonly string[] = ['dialogue', 'visual', 'both'] satisfies Questi
 export function goldOf({ fields, qid, clip, where }: Row): Result<GoldRow> {
   const given = fields.answer ?? fields.answer_idx
   const span = readSpan(fields.ts)
-  if (span === 'malformed') return failed('bad_file', `${where}: expected ts as [start, end] or "start-end" in seconds, got ${describe(fields.ts)}`)
+  if (span === 'malformed')
+    return failed(
+      'bad_file',
+      `${where}: expected ts as [start, end] or "start-end" in seconds, got ${describe(fields.ts)}`,
+    )
   const unusableSpan = span === 'unusable'
   if (given === undefined || given === null) return { ok: true, value: { gold: null, unusableSpan } }
   const answer = readAnswer(given)
-  if (answer === null) return failed('bad_file', `${where}: expected the answer as "a0".."a4" or 0..4, got ${describe(given)}`)
-  if (!clip) return failed('bad_file', `${where}: has an answer but no occur_clip or vid_name; the clip with the evidence is needed`)
+  if (answer === null)
+    return failed('bad_file', `${where}: expected the answer as "a0".."a4" or 0..4, got ${describe(given)}`)
+  if (!clip)
+    return failed(
+      'bad_file',
+      `${where}: has an answer but no occur_clip or vid_name; the clip with the evidence is needed`,
+    )
   const kind = fields.kind ?? null
   if (kind !== null && !(typeof kind === 'string' && KINDS.includes(kind))) {
     return failed('bad_file', `${where}: expected kind to be ${KINDS.join(', ')} or absent, got ${describe(kind)}`)
   }
-  const gold: Gold = { qid, answer, clipId: clip.id, span: typeof span === 'string' ? null : span, kind: kind as QuestionKind | null }
+  const gold: Gold = {
+    qid,
+    answer,
+    clipId: clip.id,
+    span: typeof span === 'string' ? null : span,
+    kind: kind as QuestionKind | null,
+  }
   return { ok: true, value: { gold, unusableSpan } }
 }
 
 /** `"a1"`, `"1"` or `1`; null for anything else. */
 function readAnswer(value: unknown): number | null {
-  const match = /^\s*a?([0-4])\s*$/i.exec(typeof value === 'number' ? String(value) : typeof value === 'string' ? value : '')
+  const match = /^\s*a?([0-4])\s*$/i.exec(
+    typeof value === 'number' ? String(value) : typeof value === 'string' ? value : '',
+  )
   return match ? Number(match[1]) : null
 }
 

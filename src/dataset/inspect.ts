@@ -6,9 +6,9 @@
 import { stat } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { median } from 'simple-statistics'
+import type { Clip, Question, QuestionKind, Result } from '../types.ts'
 import { type Dataset, openDataset } from './dataset.ts'
 import { findQuestionFiles, type Row, readRows } from './rows.ts'
-import type { Clip, Question, QuestionKind, Result } from '../types.ts'
 
 /** A guessing rule, held against the right answers. Chance is 0.2. */
 export interface Guess {
@@ -60,7 +60,18 @@ export interface DatasetReport {
 }
 
 /** Fields of rows that tell the answer or where it is; none may appear as a key in a task. */
-const GOLD_KEYS = new Set(['answer', 'answer_idx', 'gold', 'occur_clip', 'vid_name', 'ts', 'bbox', 'span', 'clipId', 'evidence'])
+const GOLD_KEYS = new Set([
+  'answer',
+  'answer_idx',
+  'gold',
+  'occur_clip',
+  'vid_name',
+  'ts',
+  'bbox',
+  'span',
+  'clipId',
+  'evidence',
+])
 const SHOWN = 5
 
 /** Opens every split of a data set and reports on it. Fails as `openDataset` does. */
@@ -85,7 +96,8 @@ export async function inspectDataset(directory: string): Promise<Result<DatasetR
   const gold = [...dataset.gold.values()]
   const shows: DatasetReport['shows'] = {}
   for (const episode of episodes) {
-    const show = (shows[episode.show] ??= { episodes: 0, clips: 0, questions: 0 })
+    const show = shows[episode.show] ?? { episodes: 0, clips: 0, questions: 0 }
+    shows[episode.show] = show
     show.episodes++
     show.clips += episode.clips.length
   }
@@ -107,7 +119,9 @@ export async function inspectDataset(directory: string): Promise<Result<DatasetR
     spans: gold.filter((one) => one.span !== null).length,
     episodes: episodes.length,
     clips: clips.length,
-    hours: clips.every((clip) => clip.end > clip.start) ? clips.reduce((sum, clip) => sum + clip.end - clip.start, 0) / 3600 : null,
+    hours: clips.every((clip) => clip.end > clip.start)
+      ? clips.reduce((sum, clip) => sum + clip.end - clip.start, 0) / 3600
+      : null,
     shows,
     clipsPerEpisode: { min: Math.min(...clipCounts), median: median(clipCounts), max: Math.max(...clipCounts) },
     questionsPerKind,
@@ -117,7 +131,9 @@ export async function inspectDataset(directory: string): Promise<Result<DatasetR
     leaks: {
       ...guesses(dataset, answerPositions),
       goldKeysInTasks: goldKeysIn(dataset),
-      episodesKnownFromQuestionsOnly: episodes.filter((episode) => episode.clips.every((clip) => named.has(clip.id) && bare(clip))).length,
+      episodesKnownFromQuestionsOnly: episodes.filter((episode) =>
+        episode.clips.every((clip) => named.has(clip.id) && bare(clip)),
+      ).length,
       sharedBetweenSplits: sharedBetweenSplits(rows),
     },
     notes: dataset.notes,
@@ -132,7 +148,12 @@ function bare(clip: Clip): boolean {
 function subtitleReport(clips: readonly Clip[]): DatasetReport['subtitles'] {
   const missing = clips.filter((clip) => clip.subtitles.length === 0)
   const timed = clips.filter((clip) => clip.subtitles.some((line) => line.start !== undefined)).length
-  return { timed, untimed: clips.length - missing.length - timed, missing: missing.length, missingClips: missing.slice(0, SHOWN).map((clip) => clip.id) }
+  return {
+    timed,
+    untimed: clips.length - missing.length - timed,
+    missing: missing.length,
+    missingClips: missing.slice(0, SHOWN).map((clip) => clip.id),
+  }
 }
 
 async function pictureReport(clips: readonly Clip[]): Promise<DatasetReport['pictures']> {
@@ -140,10 +161,19 @@ async function pictureReport(clips: readonly Clip[]): Promise<DatasetReport['pic
   const videos = new Set(clips.flatMap((clip) => (clip.source.kind === 'video' ? [clip.source.path] : [])))
   const missingVideos: string[] = []
   for (const path of videos) if (!(await stat(path).catch(() => null))?.size) missingVideos.push(path)
-  return { video: count('video'), frames: count('frames'), descriptions: count('descriptions'), missing: count('none'), missingVideos }
+  return {
+    video: count('video'),
+    frames: count('frames'),
+    descriptions: count('descriptions'),
+    missing: count('none'),
+    missingVideos,
+  }
 }
 
-function guesses(dataset: Dataset, positions: readonly number[]): Pick<LeakAudit, 'optionInQuestion' | 'longestOption' | 'fixedPosition' | 'positionChiSquared' | 'randomClip'> {
+function guesses(
+  dataset: Dataset,
+  positions: readonly number[],
+): Pick<LeakAudit, 'optionInQuestion' | 'longestOption' | 'fixedPosition' | 'positionChiSquared' | 'randomClip'> {
   const answered = dataset.questions.filter((question) => dataset.gold.has(question.qid))
   const right = (question: Question) => dataset.gold.get(question.qid)?.answer as number
   let inQuestion = 0
@@ -152,7 +182,9 @@ function guesses(dataset: Dataset, positions: readonly number[]): Pick<LeakAudit
   let clipRight = 0
   for (const question of answered) {
     const text = words(question.text)
-    const named = question.options.flatMap((option, i) => (words(option) !== '' && ` ${text} `.includes(` ${words(option)} `) ? [i] : []))
+    const named = question.options.flatMap((option, i) =>
+      words(option) !== '' && ` ${text} `.includes(` ${words(option)} `) ? [i] : [],
+    )
     if (named.length === 1) {
       inQuestion++
       if (named[0] === right(question)) inQuestionRight++
@@ -168,13 +200,17 @@ function guesses(dataset: Dataset, positions: readonly number[]): Pick<LeakAudit
     longestOption: { n: answered.length, accuracy: share(longestRight, answered.length) },
     fixedPosition: { n: answered.length, accuracy: share(Math.max(...positions), answered.length) },
     randomClip: { n: answered.length, accuracy: share(clipRight, answered.length) },
-    positionChiSquared: answered.length === 0 ? 0 : positions.reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0),
+    positionChiSquared:
+      answered.length === 0 ? 0 : positions.reduce((sum, count) => sum + (count - expected) ** 2 / expected, 0),
   }
 }
 
 /** Lower-case words with single spaces: `Sheldon's car .` -> `sheldon s car`. */
 function words(text: string): string {
-  return text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, ' ').trim()
+  return text
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}]+/gu, ' ')
+    .trim()
 }
 
 function share(part: number, whole: number): number {
@@ -226,27 +262,81 @@ export function formatReport(report: DatasetReport): string {
     ['data set', `${report.name} (${report.directory})`],
     ['question files', report.files.map(({ file, split, rows: n }) => `${file} (${split}, ${n} rows)`).join('; ')],
     ['questions', `${report.questions}, ${report.answered} with an answer, ${report.spans} with a time span`],
-    ['kinds', Object.entries(report.questionsPerKind).filter(([, n]) => n > 0).map(([kind, n]) => `${kind} ${n}`).join(', ') || 'none'],
-    ['episodes', `${report.episodes} with ${report.clips} clips${report.hours === null ? ', durations unknown' : `, ${report.hours.toFixed(2)} hours`}`],
-    ['clips per episode', `min ${report.clipsPerEpisode.min}, median ${report.clipsPerEpisode.median}, max ${report.clipsPerEpisode.max}`],
-    ['shows', Object.entries(report.shows).map(([show, { episodes, clips, questions }]) => `${show}: ${episodes} episodes, ${clips} clips, ${questions} questions`).join('; ')],
-    ['subtitles', `timed in ${subtitles.timed} clips, without times in ${subtitles.untimed}, missing in ${subtitles.missing}${some(subtitles.missingClips, subtitles.missing)}`],
-    ['frames', `from video in ${pictures.video} clips, from folders in ${pictures.frames}, descriptions instead in ${pictures.descriptions}, missing in ${pictures.missing}`],
-    ...(pictures.missingVideos.length > 0 ? [['video files missing', `${pictures.missingVideos.length}${some(pictures.missingVideos.slice(0, SHOWN), pictures.missingVideos.length)}`] as [string, string]] : []),
+    [
+      'kinds',
+      Object.entries(report.questionsPerKind)
+        .filter(([, n]) => n > 0)
+        .map(([kind, n]) => `${kind} ${n}`)
+        .join(', ') || 'none',
+    ],
+    [
+      'episodes',
+      `${report.episodes} with ${report.clips} clips${report.hours === null ? ', durations unknown' : `, ${report.hours.toFixed(2)} hours`}`,
+    ],
+    [
+      'clips per episode',
+      `min ${report.clipsPerEpisode.min}, median ${report.clipsPerEpisode.median}, max ${report.clipsPerEpisode.max}`,
+    ],
+    [
+      'shows',
+      Object.entries(report.shows)
+        .map(
+          ([show, { episodes, clips, questions }]) =>
+            `${show}: ${episodes} episodes, ${clips} clips, ${questions} questions`,
+        )
+        .join('; '),
+    ],
+    [
+      'subtitles',
+      `timed in ${subtitles.timed} clips, without times in ${subtitles.untimed}, missing in ${subtitles.missing}${some(subtitles.missingClips, subtitles.missing)}`,
+    ],
+    [
+      'frames',
+      `from video in ${pictures.video} clips, from folders in ${pictures.frames}, descriptions instead in ${pictures.descriptions}, missing in ${pictures.missing}`,
+    ],
+    ...(pictures.missingVideos.length > 0
+      ? [
+          [
+            'video files missing',
+            `${pictures.missingVideos.length}${some(pictures.missingVideos.slice(0, SHOWN), pictures.missingVideos.length)}`,
+          ] as [string, string],
+        ]
+      : []),
     ['answers', report.answerPositions.map((n, i) => `a${i} ${n}`).join(', ')],
   ]
   const audit: [string, string][] = [
-    ['option words in the question', leaks.optionInQuestion.n === 0 ? 'in no question' : `in ${leaks.optionInQuestion.n} questions; choosing that option is right in ${percent(leaks.optionInQuestion.accuracy)}`],
+    [
+      'option words in the question',
+      leaks.optionInQuestion.n === 0
+        ? 'in no question'
+        : `in ${leaks.optionInQuestion.n} questions; choosing that option is right in ${percent(leaks.optionInQuestion.accuracy)}`,
+    ],
     ['longest option', `choosing it is right in ${percent(leaks.longestOption.accuracy)} (chance 20.0 %)`],
-    ['position', `always the most frequent one is right in ${percent(leaks.fixedPosition.accuracy)}; chi-squared ${leaks.positionChiSquared.toFixed(1)}, ${leaks.positionChiSquared >= UNEVEN ? 'uneven' : 'even'} at p = 0.01`],
+    [
+      'position',
+      `always the most frequent one is right in ${percent(leaks.fixedPosition.accuracy)}; chi-squared ${leaks.positionChiSquared.toFixed(1)}, ${leaks.positionChiSquared >= UNEVEN ? 'uneven' : 'even'} at p = 0.01`,
+    ],
     ['random clip', `holds the evidence in ${percent(leaks.randomClip.accuracy)}`],
-    ['gold in what a policy sees', leaks.goldKeysInTasks.length === 0 ? 'none' : `LEAK: ${leaks.goldKeysInTasks.join(', ')}`],
+    [
+      'gold in what a policy sees',
+      leaks.goldKeysInTasks.length === 0 ? 'none' : `LEAK: ${leaks.goldKeysInTasks.join(', ')}`,
+    ],
     ['clips known from questions only', `in ${leaks.episodesKnownFromQuestionsOnly} of ${report.episodes} episodes`],
-    ...leaks.sharedBetweenSplits.map(({ splits, sameQuestion, sameQid, sameEpisode }): [string, string] => [`shared by ${splits.join(' and ')}`, `${sameQuestion} questions, ${sameQid} qids, ${sameEpisode} episodes`]),
+    ...leaks.sharedBetweenSplits.map(({ splits, sameQuestion, sameQid, sameEpisode }): [string, string] => [
+      `shared by ${splits.join(' and ')}`,
+      `${sameQuestion} questions, ${sameQid} qids, ${sameEpisode} episodes`,
+    ]),
   ]
   const width = Math.max(...[...rows, ...audit].map(([name]) => name.length))
-  const lines = (pairs: readonly [string, string][]) => pairs.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`)
-  return [...lines(rows), '', 'Leak audit', ...lines(audit), ...(report.notes.length > 0 ? ['', 'Notes', ...report.notes.map((note) => `  ${note}`)] : [])].join('\n')
+  const lines = (pairs: readonly [string, string][]) =>
+    pairs.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`)
+  return [
+    ...lines(rows),
+    '',
+    'Leak audit',
+    ...lines(audit),
+    ...(report.notes.length > 0 ? ['', 'Notes', ...report.notes.map((note) => `  ${note}`)] : []),
+  ].join('\n')
 }
 
 function some(names: readonly string[], total: number): string {

@@ -4,9 +4,10 @@
  *
  * Does not know what the rows mean.
  */
-import { readText } from './text.ts'
-import { failed } from './failure.ts'
+
 import type { Result } from '../types.ts'
+import { failed } from './failure.ts'
+import { readText } from './text.ts'
 
 export type JsonObject = Readonly<Record<string, unknown>>
 
@@ -33,14 +34,20 @@ export function parseJsonFile(text: string, path: string): Result<JsonFile> {
   if (whole.ok) {
     if (Array.isArray(whole.value)) return { ok: true, value: { form: 'array', rows: whole.value } }
     if (isObject(whole.value)) return { ok: true, value: { form: 'object', value: whole.value } }
-    return failed('bad_file', `${path}: expected a JSON array, object or one object per line, got a single ${typeof whole.value}`)
+    return failed(
+      'bad_file',
+      `${path}: expected a JSON array, object or one object per line, got a single ${typeof whole.value}`,
+    )
   }
   const lines = text.split(/\r?\n/)
   const first = lines.findIndex((line) => line.trim() !== '')
   // The first line alone tells JSON Lines from a broken document: a document's first line is not complete JSON, unless it is all on one line.
   if (lines.length > 1 && tryParse(lines[first] as string).ok) return parseLines(lines, path)
   const { line, column, what } = locateError(text)
-  return failed('bad_file', `${path}: not JSON at line ${line}, column ${column}: ${what}; repair the file or download it again`)
+  return failed(
+    'bad_file',
+    `${path}: not JSON at line ${line}, column ${column}: ${what}; repair the file or download it again`,
+  )
 }
 
 function parseLines(lines: readonly string[], path: string): Result<JsonFile> {
@@ -51,7 +58,10 @@ function parseLines(lines: readonly string[], path: string): Result<JsonFile> {
     const parsed = tryParse(line)
     if (!parsed.ok) {
       const { column, what } = locateError(line)
-      return failed('bad_file', `${path}: not JSON at line ${i + 1}, column ${column}: ${what}; repair the line or download the file again`)
+      return failed(
+        'bad_file',
+        `${path}: not JSON at line ${i + 1}, column ${column}: ${what}; repair the line or download the file again`,
+      )
     }
     rows.push(parsed.value)
     numbers.push(i + 1)
@@ -74,7 +84,7 @@ function tryParse(text: string): { ok: true; value: unknown } | { ok: false } {
 
 /** Python writes not-a-number as a bare word. Strings are skipped: the word may stand in a sentence. */
 function withoutNaN(text: string): string {
-  return text.replace(/"(?:[^"\\]|\\.)*"|-?\bNaN\b/g, (token) => (token.startsWith('"') ? token : 'null'))
+  return text.replace(/"[^"\\]*(?:\\.[^"\\]*)*"|-?\bNaN\b/gs, (token) => (token.startsWith('"') ? token : 'null'))
 }
 
 /**
@@ -82,7 +92,9 @@ function withoutNaN(text: string): string {
  * A scanner over the grammar of RFC 8259; `text` must not be valid JSON.
  */
 function locateError(text: string): { line: number; column: number; what: string } {
-  const token = /[ \t\r\n]*(?:([[\]{},:])|("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN))/y
+  const token =
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON strings may not hold them
+    /[ \t\r\n]*(?:([[\]{},:])|("[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN))/y
   const open: ('[' | '{')[] = []
   let expect: 'value' | 'value or ]' | 'key' | 'key or }' | 'colon' | 'comma or end' = 'value'
   let at = 0
@@ -99,7 +111,9 @@ function locateError(text: string): { line: number; column: number; what: string
       const rest = text.slice(offset())
       const still = open.length > 0 ? `${open.length} bracket${open.length > 1 ? 's' : ''} still open` : 'nothing there'
       if (rest === '') return wrong(`the file ends too early (${still})`)
-      return wrong(`expected ${expect}, got ${rest.startsWith('"') ? 'a string that is not closed' : JSON.stringify(rest.slice(0, 12))}`)
+      return wrong(
+        `expected ${expect}, got ${rest.startsWith('"') ? 'a string that is not closed' : JSON.stringify(rest.slice(0, 12))}`,
+      )
     }
     const [, mark, string, scalar] = match
     const complain = () => wrong(`expected ${expect}, got ${mark ?? (string ?? scalar ?? '').slice(0, 20)}`)

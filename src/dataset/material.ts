@@ -5,12 +5,12 @@
  */
 import { readdir } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
+import type { FrameSource, Result, SubtitleLine, VisualDescription } from '../types.ts'
 import { failed, fileFailure } from './failure.ts'
 import { isObject, type JsonObject, readJson } from './json.ts'
 import { type ClipName, parseClipName } from './names.ts'
 import { parseClipText, parsePreprocessed, parseSrt } from './subtitles.ts'
 import { readText } from './text.ts'
-import type { FrameSource, Result, SubtitleLine, VisualDescription } from '../types.ts'
 
 /** TVQA's frames were cut at this rate: frame n is at (n - 1) / 3 seconds. */
 const TVQA_FRAMES_PER_SECOND = 3
@@ -60,14 +60,26 @@ export async function readMaterial(directory: string): Promise<Result<Material>>
   const durations = await readAll(matching(/video2dur.*\.json$/i), readDurations)
   if (!durations.ok) return durations
 
-  const srt = new Map((await list(join(directory, 'subtitles'))).filter((name) => /\.srt$/i.test(name)).map((name) => [name.slice(0, -4), join(directory, 'subtitles', name)]))
+  const srt = new Map(
+    (await list(join(directory, 'subtitles')))
+      .filter((name) => /\.srt$/i.test(name))
+      .map((name) => [name.slice(0, -4), join(directory, 'subtitles', name)]),
+  )
   const frames = new Map<string, string>()
   for (const folder of names.filter((name) => /^(?:[a-z0-9]+_)?frames$/i.test(name))) {
     for (const clip of await list(join(directory, folder))) frames.set(clip, join(directory, folder, clip))
   }
 
   const clipsOf = new Map<string, Set<string>>()
-  for (const source of [text.value, preprocessed.value, descriptions.value, videos.value, durations.value, srt, frames]) {
+  for (const source of [
+    text.value,
+    preprocessed.value,
+    descriptions.value,
+    videos.value,
+    durations.value,
+    srt,
+    frames,
+  ]) {
     for (const id of source.keys()) {
       const clip = parseClipName(id)
       if (!clip) continue // folders may hold other things than clips
@@ -91,7 +103,8 @@ export async function readMaterial(directory: string): Promise<Result<Material>>
     if (!subtitles.ok) return subtitles
     const video = videos.value.get(clip.id)
     const folder = frames.get(clip.id)
-    const pictures = folder === undefined ? 0 : (await list(folder)).filter((name) => /^\d+\.(jpe?g|png)$/i.test(name)).length
+    const pictures =
+      folder === undefined ? 0 : (await list(folder)).filter((name) => /^\d+\.(jpe?g|png)$/i.test(name)).length
     const lines = descriptions.value.get(clip.id)
     const source: FrameSource = video
       ? { kind: 'video', path: video.path, offset: video.start, duration: video.end - video.start }
@@ -100,10 +113,16 @@ export async function readMaterial(directory: string): Promise<Result<Material>>
         : lines
           ? { kind: 'descriptions', lines }
           : { kind: 'none' }
-    const duration = source.kind === 'video' ? source.duration : (durations.value.get(clip.id) ?? (pictures > 0 ? pictures / TVQA_FRAMES_PER_SECOND : null))
+    const duration =
+      source.kind === 'video'
+        ? source.duration
+        : (durations.value.get(clip.id) ?? (pictures > 0 ? pictures / TVQA_FRAMES_PER_SECOND : null))
     return { ok: true, value: { subtitles: subtitles.value, source, duration } }
   }
-  const notes = () => [...recoded].map(([encoding, count]) => `${count} subtitle file${count > 1 ? 's were' : ' was'} read as ${encoding}, not UTF-8`)
+  const notes = () =>
+    [...recoded].map(
+      ([encoding, count]) => `${count} subtitle file${count > 1 ? 's were' : ' was'} read as ${encoding}, not UTF-8`,
+    )
   return { ok: true, value: { clipsOf, complete, read, notes } }
 }
 
@@ -113,7 +132,10 @@ async function list(directory: string): Promise<string[]> {
 }
 
 /** Merges the maps of several files; later files win. */
-async function readAll<T>(paths: readonly string[], read: (path: string) => Promise<Result<Map<string, T>>>): Promise<Result<Map<string, T>>> {
+async function readAll<T>(
+  paths: readonly string[],
+  read: (path: string) => Promise<Result<Map<string, T>>>,
+): Promise<Result<Map<string, T>>> {
   const all = new Map<string, T>()
   for (const path of paths) {
     const one = await read(path)
@@ -131,7 +153,10 @@ async function readObject(path: string): Promise<Result<JsonObject>> {
   // one object per line, or an array of them: {"clip": value}
   const rows = read.value.rows
   if (rows.every(isObject)) return { ok: true, value: Object.assign({}, ...rows) as JsonObject }
-  return failed('bad_file', `${path}: expected an object from clip names, got ${read.value.form === 'array' ? 'an array' : 'lines'} of something else`)
+  return failed(
+    'bad_file',
+    `${path}: expected an object from clip names, got ${read.value.form === 'array' ? 'an array' : 'lines'} of something else`,
+  )
 }
 
 async function readClipText(path: string): Promise<Result<Map<string, SubtitleLine[]>>> {
@@ -143,7 +168,10 @@ async function readDescriptions(path: string): Promise<Result<Map<string, Visual
     isObject(line) && typeof line.start === 'number' && typeof line.end === 'number' && typeof line.text === 'string'
   return mapClips(
     path,
-    (value) => (Array.isArray(value) && value.every(isLine) ? value.map(({ start, end, text }) => ({ start, end, text: text.trim() })) : null),
+    (value) =>
+      Array.isArray(value) && value.every(isLine)
+        ? value.map(({ start, end, text }) => ({ start, end, text: text.trim() }))
+        : null,
     '[{start, end, text}]',
   )
 }
@@ -152,7 +180,12 @@ async function readVideoSpans(path: string, directory: string): Promise<Result<M
   return mapClips(
     path,
     (value) =>
-      isObject(value) && typeof value.video === 'string' && typeof value.start === 'number' && typeof value.end === 'number' && value.end > value.start && value.start >= 0
+      isObject(value) &&
+      typeof value.video === 'string' &&
+      typeof value.start === 'number' &&
+      typeof value.end === 'number' &&
+      value.end > value.start &&
+      value.start >= 0
         ? { path: resolve(directory, value.video), start: value.start, end: value.end }
         : null,
     '{video, start, end} with 0 <= start < end',
@@ -160,14 +193,19 @@ async function readVideoSpans(path: string, directory: string): Promise<Result<M
 }
 
 /** Values of an object from clip names; anything that is no clip, or whose value has another form, is a failure. */
-async function mapClips<T>(path: string, parse: (value: unknown) => T | null, form: string): Promise<Result<Map<string, T>>> {
+async function mapClips<T>(
+  path: string,
+  parse: (value: unknown) => T | null,
+  form: string,
+): Promise<Result<Map<string, T>>> {
   const read = await readObject(path)
   if (!read.ok) return read
   const clips = new Map<string, T>()
   for (const [id, value] of Object.entries(read.value)) {
     if (!parseClipName(id)) return failed('bad_file', `${path}: "${id}" is no clip name`)
     const parsed = parse(value)
-    if (parsed === null) return failed('bad_file', `${path}: ${id}: expected ${form}, got ${JSON.stringify(value)?.slice(0, 60)}`)
+    if (parsed === null)
+      return failed('bad_file', `${path}: ${id}: expected ${form}, got ${JSON.stringify(value)?.slice(0, 60)}`)
     clips.set(id, parsed)
   }
   return { ok: true, value: clips }
@@ -181,7 +219,10 @@ async function readPreprocessed(path: string): Promise<Result<Map<string, Subtit
   for (const [i, row] of rows.entries()) {
     const lines = isObject(row) ? parsePreprocessed(row.sub) : null
     if (!isObject(row) || typeof row.vid_name !== 'string' || !lines) {
-      return failed('bad_file', `${basename(path)} row ${i + 1}: expected {vid_name, sub: [{text, start, end}]}, got ${JSON.stringify(row)?.slice(0, 60)}`)
+      return failed(
+        'bad_file',
+        `${basename(path)} row ${i + 1}: expected {vid_name, sub: [{text, start, end}]}, got ${JSON.stringify(row)?.slice(0, 60)}`,
+      )
     }
     clips.set(row.vid_name, lines)
   }
@@ -194,10 +235,15 @@ async function readDurations(path: string): Promise<Result<Map<string, number>>>
   if (!read.ok) return read
   const clips = new Map<string, number>()
   for (const [split, table] of Object.entries(read.value)) {
-    if (!isObject(table)) return failed('bad_file', `${path}: ${split}: expected an object from clips to [seconds, index]`)
+    if (!isObject(table))
+      return failed('bad_file', `${path}: ${split}: expected an object from clips to [seconds, index]`)
     for (const [id, entry] of Object.entries(table)) {
       const seconds = Array.isArray(entry) ? entry[0] : entry
-      if (typeof seconds !== 'number' || !(seconds > 0)) return failed('bad_file', `${path}: ${id}: expected [seconds, index], got ${JSON.stringify(entry)?.slice(0, 60)}`)
+      if (typeof seconds !== 'number' || !(seconds > 0))
+        return failed(
+          'bad_file',
+          `${path}: ${id}: expected [seconds, index], got ${JSON.stringify(entry)?.slice(0, 60)}`,
+        )
       clips.set(id, seconds)
     }
   }

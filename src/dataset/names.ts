@@ -48,5 +48,7 @@ export function compareClips(a: ClipName, b: ClipName): number {
 export function compareEpisodes(a: string, b: string): number {
   const [x, y] = [parseEpisodeName(a), parseEpisodeName(b)]
   if (!x || !y) throw new Error(`compareEpisodes: not episode names: ${a}, ${b}`)
-  return x.show.localeCompare(y.show, 'en') || x.season - y.season || x.episode - y.episode || (a < b ? -1 : a > b ? 1 : 0)
+  return (
+    x.show.localeCompare(y.show, 'en') || x.season - y.season || x.episode - y.episode || (a < b ? -1 : a > b ? 1 : 0)
+  )
 }

@@ -3,8 +3,16 @@ import { z } from 'zod'
 
 export const datasetOptions = z
   .object({
-    directory: z.string().min(1).describe('Folder with question files, subtitles, and videos, frames or visual descriptions.'),
-    split: z.string().min(1).nullable().default(null).describe('Which questions to read: what their file name says (train, val, test_public, ...); null reads all.'),
+    directory: z
+      .string()
+      .min(1)
+      .describe('Folder with question files, subtitles, and videos, frames or visual descriptions.'),
+    split: z
+      .string()
+      .min(1)
+      .nullable()
+      .default(null)
+      .describe('Which questions to read: what their file name says (train, val, test_public, ...); null reads all.'),
   })
   .strict()
 
@@ -12,14 +20,30 @@ export type DatasetOptions = z.infer<typeof datasetOptions>
 
 export const miniatureOptions = z
   .object({
-    seed: z.number().int().nonnegative().default(1).describe('Same seed: same stories, same questions and, with the same ffmpeg, same pixels.'),
+    seed: z
+      .number()
+      .int()
+      .nonnegative()
+      .default(1)
+      .describe('Same seed: same stories, same questions and, with the same ffmpeg, same pixels.'),
     episodes: z.number().int().positive().max(900).default(20).describe('How many episodes to render.'),
-    firstEpisode: z.number().int().nonnegative().default(0).describe('Number of the first episode; its stories and names go on from there.'),
-    split: z.string().regex(/^[a-z]+$/).default('train').describe('Name of the split, in the name of the question file.'),
+    firstEpisode: z
+      .number()
+      .int()
+      .nonnegative()
+      .default(0)
+      .describe('Number of the first episode; its stories and names go on from there.'),
+    split: z
+      .string()
+      .regex(/^[a-z]+$/)
+      .default('train')
+      .describe('Name of the split, in the name of the question file.'),
     words: z
       .enum(['training', 'all'])
       .default('all')
-      .describe('Which option words stories use: `training` keeps the held-out words for episodes that are never trained on.'),
+      .describe(
+        'Which option words stories use: `training` keeps the held-out words for episodes that are never trained on.',
+      ),
     questionsPerEpisode: z.number().int().positive().max(24).default(10).describe('Questions about each episode.'),
   })
   .strict()

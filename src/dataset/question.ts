@@ -1,7 +1,8 @@
 /** The public half of a row: what a policy and agents may see. Reads no field that tells the answer or where it is. */
+
+import type { Question, Result } from '../types.ts'
 import { failed } from './failure.ts'
 import { describe, type Row } from './rows.ts'
-import type { Question, Result } from '../types.ts'
 
 export const OPTION_KEYS = ['a0', 'a1', 'a2', 'a3', 'a4'] as const
 
@@ -15,7 +16,10 @@ export function publicQuestion({ fields, qid, episodeId, where }: Row): Result<Q
     // numbers are options in some files ("How many ...?" -> 3)
     const text = typeof option === 'number' ? String(option) : option
     if (typeof text !== 'string' || text.trim() === '') {
-      return failed('bad_file', `${where}: option ${key} is missing; expected five options a0..a4, got ${describe(option)}`)
+      return failed(
+        'bad_file',
+        `${where}: option ${key} is missing; expected five options a0..a4, got ${describe(option)}`,
+      )
     }
     options.push(text.trim())
   }

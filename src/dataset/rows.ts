@@ -4,10 +4,10 @@
  */
 import { readdir } from 'node:fs/promises'
 import { basename, extname, join } from 'node:path'
-import { failed, fileFailure, type Failed } from './failure.ts'
+import type { Result } from '../types.ts'
+import { type Failed, failed, fileFailure } from './failure.ts'
 import { isObject, type JsonObject, readJson } from './json.ts'
 import { CLIP_NAME_FORM, type ClipName, parseClipName, parseEpisodeName } from './names.ts'
-import type { Result } from '../types.ts'
 
 export interface QuestionFile {
   path: string
@@ -43,7 +43,10 @@ export async function findQuestionFiles(directory: string): Promise<Result<Quest
     .sort()
     .map((name) => {
       const stem = name.slice(0, -extname(name).length)
-      return { path: join(directory, name), split: (SPLIT.exec(stem)?.[1] ?? (/miniature_(\w+)$/.exec(stem)?.[1] || 'all')).toLowerCase() }
+      return {
+        path: join(directory, name),
+        split: (SPLIT.exec(stem)?.[1] ?? (/miniature_(\w+)$/.exec(stem)?.[1] || 'all')).toLowerCase(),
+      }
     })
   return { ok: true, value: files }
 }
@@ -71,7 +74,8 @@ export async function readRows(file: QuestionFile): Promise<Result<Row[]>> {
 }
 
 function readRow(fields: unknown, place: string, split: string): Result<Row> {
-  if (!isObject(fields)) return failed('bad_file', `${place}: expected an object with qid, q, a0..a4, got ${describe(fields)}`)
+  if (!isObject(fields))
+    return failed('bad_file', `${place}: expected an object with qid, q, a0..a4, got ${describe(fields)}`)
   const { qid } = fields
   if (!(typeof qid === 'number' && Number.isFinite(qid)) && !(typeof qid === 'string' && qid.trim() !== '')) {
     return failed('bad_file', `${place}: expected qid to be a number or a name, got ${describe(qid)}`)
@@ -82,7 +86,10 @@ function readRow(fields: unknown, place: string, split: string): Result<Row> {
   const episodeName = fields.episode_name
   const clip = typeof clipName === 'string' ? parseClipName(clipName) : null
   if (clipName !== undefined && clipName !== null && !clip) {
-    return failed('bad_file', `${where}: unknown clip ${describe(clipName)}; expected a name of the form ${CLIP_NAME_FORM}`)
+    return failed(
+      'bad_file',
+      `${where}: unknown clip ${describe(clipName)}; expected a name of the form ${CLIP_NAME_FORM}`,
+    )
   }
   const episodeId = episodeOf(clip, episodeName, where)
   if (!episodeId.ok) return episodeId
@@ -96,10 +103,16 @@ function episodeOf(clip: ClipName | null, episodeName: unknown, where: string): 
     if (episodeName === undefined || episodeName === null || episodeName === clip.episodeId || episodeName === bare) {
       return { ok: true, value: clip.episodeId }
     }
-    return failed('bad_file', `${where}: unknown clip "${clip.id}" in episode ${describe(episodeName)}; expected a clip of that episode`)
+    return failed(
+      'bad_file',
+      `${where}: unknown clip "${clip.id}" in episode ${describe(episodeName)}; expected a clip of that episode`,
+    )
   }
   if (typeof episodeName === 'string' && parseEpisodeName(episodeName)) return { ok: true, value: episodeName }
-  return failed('bad_file', `${where}: expected occur_clip, vid_name or episode_name to tell the episode, got episode_name ${describe(episodeName)}`)
+  return failed(
+    'bad_file',
+    `${where}: expected occur_clip, vid_name or episode_name to tell the episode, got episode_name ${describe(episodeName)}`,
+  )
 }
 
 /** A value in a message: short, quoted when a string. */

@@ -3,12 +3,14 @@
  * (`(Speaker:)words`, timed), and TVQA's preprocessed lines. Does not know which clip comes from which file.
  */
 import srtParser from 'srt-parser-2'
+import type { Result, SubtitleLine } from '../types.ts'
 import { failed } from './failure.ts'
 import { isObject } from './json.ts'
-import type { Result, SubtitleLine } from '../types.ts'
 
 /** The class is on `default` twice when a CommonJS build is loaded as a module. */
-const SrtParser = ('default' in srtParser ? (srtParser as { default: typeof srtParser }).default : srtParser) as typeof srtParser
+const SrtParser = (
+  'default' in srtParser ? (srtParser as { default: typeof srtParser }).default : srtParser
+) as typeof srtParser
 
 /** Lines of one clip's text, as LongTVQA's clip-level subtitle files hold it. */
 export function parseClipText(text: string): SubtitleLine[] {
@@ -23,9 +25,14 @@ export function parseClipText(text: string): SubtitleLine[] {
 export function parseSrt(text: string, path: string): Result<SubtitleLine[]> {
   const cues = new SrtParser().fromSrt(text.replace(/^\uFEFF/, ''))
   if (cues.length === 0 && text.trim() !== '') {
-    return failed('bad_file', `${path}: no subtitle found; expected numbered cues with "00:00:01,000 --> 00:00:02,500", got ${JSON.stringify(text.trim().slice(0, 40))}`)
+    return failed(
+      'bad_file',
+      `${path}: no subtitle found; expected numbered cues with "00:00:01,000 --> 00:00:02,500", got ${JSON.stringify(text.trim().slice(0, 40))}`,
+    )
   }
-  const lines = cues.flatMap((cue) => voices(cue.text).map((voice) => ({ ...voice, start: cue.startSeconds, end: cue.endSeconds })))
+  const lines = cues.flatMap((cue) =>
+    voices(cue.text).map((voice) => ({ ...voice, start: cue.startSeconds, end: cue.endSeconds })),
+  )
   return { ok: true, value: lines }
 }
 
@@ -34,7 +41,13 @@ export function parsePreprocessed(sub: unknown): SubtitleLine[] | null {
   if (!Array.isArray(sub)) return null
   const lines: SubtitleLine[] = []
   for (const line of sub) {
-    if (!isObject(line) || typeof line.text !== 'string' || typeof line.start !== 'number' || typeof line.end !== 'number') return null
+    if (
+      !isObject(line) ||
+      typeof line.text !== 'string' ||
+      typeof line.start !== 'number' ||
+      typeof line.end !== 'number'
+    )
+      return null
     for (const voice of voices(line.text)) lines.push({ ...voice, start: line.start, end: line.end })
   }
   return lines

@@ -2,8 +2,8 @@
 import { readFile } from 'node:fs/promises'
 import { analyse } from 'chardet'
 import iconv from 'iconv-lite'
-import { failed, fileFailure } from './failure.ts'
 import type { Result } from '../types.ts'
+import { failed, fileFailure } from './failure.ts'
 
 export interface DecodedText {
   text: string
@@ -38,7 +38,10 @@ export function decodeText(bytes: Buffer, path: string): Result<DecodedText> {
   const western = guesses.find((guess) => /^(ISO-8859-1|windows-1252)$/i.test(guess.name))
   const guess = best && western && western.confidence >= best.confidence - 15 ? western : best
   if (!guess || !iconv.encodingExists(guess.name)) {
-    return failed('bad_file', `${path}: the text encoding was not recognised (${guess?.name ?? 'no guess'}); save the file as UTF-8`)
+    return failed(
+      'bad_file',
+      `${path}: the text encoding was not recognised (${guess?.name ?? 'no guess'}); save the file as UTF-8`,
+    )
   }
   return { ok: true, value: { text: iconv.decode(bytes, guess.name), encoding: guess.name } }
 }

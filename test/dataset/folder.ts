@@ -16,7 +16,10 @@ export function folder(files: Record<string, unknown> = {}): string {
   made.push(root)
   for (const [name, content] of Object.entries(files)) {
     mkdirSync(dirname(join(root, name)), { recursive: true })
-    writeFileSync(join(root, name), typeof content === 'string' || Buffer.isBuffer(content) ? content : JSON.stringify(content))
+    writeFileSync(
+      join(root, name),
+      typeof content === 'string' || Buffer.isBuffer(content) ? content : JSON.stringify(content),
+    )
   }
   return root
 }

@@ -4,7 +4,9 @@ import { failure, folder, row, value } from './folder.ts'
 
 test('the leak audit finds what was planted', async () => {
   // Ten questions: the right option is always a1, always the longest, and stands in the question in two of them.
-  const rows = Array.from({ length: 10 }, (_, i) => row(i, { q: i < 2 ? `Is it the tall man, question ${i}?` : `Who is it in ${i}?`, a1: 'the tall man' }))
+  const rows = Array.from({ length: 10 }, (_, i) =>
+    row(i, { q: i < 2 ? `Is it the tall man, question ${i}?` : `Who is it in ${i}?`, a1: 'the tall man' }),
+  )
   const { leaks } = value(await inspectDataset(folder({ 'x_val.json': rows })))
   expect(leaks.optionInQuestion).toEqual({ n: 2, accuracy: 1 })
   expect(leaks.longestOption).toEqual({ n: 10, accuracy: 1 })
@@ -16,7 +18,9 @@ test('the leak audit finds what was planted', async () => {
 
 test('ties of the longest option share; short words inside longer ones are not found', async () => {
   const options = { a0: 'ten', a1: 'two', a2: 'one', a3: 'six', a4: 'no' }
-  const { leaks } = value(await inspectDataset(folder({ 'x_val.json': [row(1, { ...options, q: 'Who is alone with someone?' })] })))
+  const { leaks } = value(
+    await inspectDataset(folder({ 'x_val.json': [row(1, { ...options, q: 'Who is alone with someone?' })] })),
+  )
   expect(leaks.longestOption.accuracy).toBe(0.25)
   expect(leaks.optionInQuestion.n).toBe(0)
 })
@@ -27,14 +31,22 @@ test('what two splits share', async () => {
     'x_val.json': [row(2), row(4, { q: 'who opens THE door, in scene 1' })],
   }
   const report = value(await inspectDataset(folder(files)))
-  expect(report.leaks.sharedBetweenSplits).toEqual([{ splits: ['train', 'val'], sameQuestion: 2, sameQid: 1, sameEpisode: 1 }])
-  expect(report.files).toEqual([{ file: 'x_train.json', split: 'train', rows: 3 }, { file: 'x_val.json', split: 'val', rows: 2 }])
+  expect(report.leaks.sharedBetweenSplits).toEqual([
+    { splits: ['train', 'val'], sameQuestion: 2, sameQid: 1, sameEpisode: 1 },
+  ])
+  expect(report.files).toEqual([
+    { file: 'x_train.json', split: 'train', rows: 3 },
+    { file: 'x_val.json', split: 'val', rows: 2 },
+  ])
 })
 
 test('missing subtitles, frames and videos are counted and named', async () => {
   const files = {
     'x_val.json': [row(1), row(2, { kind: 'visual' })],
-    'clips.json': { 's05e02_seg02_clip_00': { video: 'a.mp4', start: 0, end: 2 }, 's05e02_seg02_clip_01': { video: 'gone.mp4', start: 0, end: 3 } },
+    'clips.json': {
+      s05e02_seg02_clip_00: { video: 'a.mp4', start: 0, end: 2 },
+      s05e02_seg02_clip_01: { video: 'gone.mp4', start: 0, end: 3 },
+    },
     'a.mp4': 'x',
   }
   const report = value(await inspectDataset(folder(files)))
@@ -46,5 +58,7 @@ test('missing subtitles, frames and videos are counted and named', async () => {
 })
 
 test('a broken data set fails as it does when opened', async () => {
-  expect(failure(await inspectDataset(folder({ 'x_val.json': [row(1, { a0: undefined })] }))).message).toContain('option a0 is missing')
+  expect(failure(await inspectDataset(folder({ 'x_val.json': [row(1, { a0: undefined })] }))).message).toContain(
+    'option a0 is missing',
+  )
 })

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import sharp from 'sharp'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { inspectDataset, openDataset, writeMiniature } from '../../src/dataset/index.ts'
 import { composePicture, FRAME, loadMaterial, luminance, PICTURE, WANDER } from '../../src/dataset/miniature/picture.ts'
 import { clipSpans, FRAMES_PER_SECOND, renderEpisode } from '../../src/dataset/miniature/render.ts'
@@ -10,11 +10,16 @@ import { COLORS, OBJECTS, SIGNS } from '../../src/dataset/miniature/words.ts'
 import { encodeVideo } from '../../src/video/encode.ts'
 import { failure, folder, value } from './folder.ts'
 
+vi.setConfig({ testTimeout: 30_000 })
+
 const photographs = new URL('../../src/dataset/miniature/photographs/', import.meta.url)
 
 test('every object has a photograph with transparency that is small, measured and credited; every colour a value', async () => {
   const notice = readFileSync(new URL('../../NOTICE', import.meta.url), 'utf8')
-  const labels = JSON.parse(readFileSync(new URL('labels.json', photographs), 'utf8')) as { label: string; detected: number[] }[]
+  const labels = JSON.parse(readFileSync(new URL('labels.json', photographs), 'utf8')) as {
+    label: string
+    detected: number[]
+  }[]
   const { colors } = await loadMaterial()
   let bytes = 0
   for (const object of OBJECTS) {
@@ -55,7 +60,11 @@ function find(pixels: Buffer, hex: string): { count: number; left: number; right
 test('a sign is on its panel and inside the frame wherever the camera is', async () => {
   const material = await loadMaterial()
   for (const [i, sign] of SIGNS.entries()) {
-    const pixels = await composePicture({ sign, color: 'purple', object: 'zebra', count: 1 + (i % 3) }, `test/${i}`, material)
+    const pixels = await composePicture(
+      { sign, color: 'purple', object: 'zebra', count: 1 + (i % 3) },
+      `test/${i}`,
+      material,
+    )
     expect(pixels).toHaveLength(PICTURE.width * PICTURE.height * 3)
     const panel = find(pixels, material.colors.purple as string)
     expect(panel.count, sign).toBeGreaterThan(3000)
@@ -80,7 +89,9 @@ const small = { seed: 5, episodes: 2, split: 'val', words: 'all', questionsPerEp
 test('written, read back, inspected; a second run does nothing, a half-written one is completed to the same bytes', async () => {
   const out = join(folder(), 'mini')
   const progress: string[] = []
-  const first = value(await writeMiniature({ ...small, out, onProgress: (done, total) => progress.push(`${done}/${total}`) }))
+  const first = value(
+    await writeMiniature({ ...small, out, onProgress: (done, total) => progress.push(`${done}/${total}`) }),
+  )
   expect(first).toMatchObject({ written: true, episodes: 2, clips: 16, questions: 12 })
   expect(progress).toEqual(['0/2', '1/2', '2/2'])
 
@@ -89,18 +100,31 @@ test('written, read back, inspected; a second run does nothing, a half-written o
   const story = tellStory({ ...small, episode: 0 })
   const episode = dataset.episodes.get(story.episodeId)
   expect(episode?.clips.map((clip) => clip.id)).toEqual(story.clips.map((clip) => clip.id))
-  expect(episode?.clips.map((clip) => clip.subtitles.map(({ speaker, text }) => ({ speaker, text })))).toEqual(story.clips.map((clip) => clip.lines))
+  expect(episode?.clips.map((clip) => clip.subtitles.map(({ speaker, text }) => ({ speaker, text })))).toEqual(
+    story.clips.map((clip) => clip.lines),
+  )
   for (const question of story.questions) {
-    const { answer, clipId, span, kind } = dataset.gold.get(String(question.qid)) as NonNullable<ReturnType<typeof dataset.gold.get>>
+    const { answer, clipId, span, kind } = dataset.gold.get(String(question.qid)) as NonNullable<
+      ReturnType<typeof dataset.gold.get>
+    >
     const clip = episode?.clips.find((one) => one.id === clipId)
     expect([answer, clip?.index, kind]).toEqual([question.answer, question.clip, question.kind])
     if (kind === 'dialogue') expect(clip?.subtitles[question.line]).toMatchObject({ start: span?.[0], end: span?.[1] })
     else expect(span).toEqual([0, (clip?.end as number) - (clip?.start as number)])
   }
   const report = value(await inspectDataset(out))
-  expect(report).toMatchObject({ subtitles: { timed: 16, missing: 0 }, pictures: { video: 16, missingVideos: [] }, leaks: { goldKeysInTasks: [], optionInQuestion: { n: 0 } } })
+  expect(report).toMatchObject({
+    subtitles: { timed: 16, missing: 0 },
+    pictures: { video: 16, missingVideos: [] },
+    leaks: { goldKeysInTasks: [], optionInQuestion: { n: 0 } },
+  })
 
-  const files = () => Object.fromEntries((readdirSync(out, { recursive: true }) as string[]).filter((name) => /\.\w+$/.test(name)).map((name) => [name, readFileSync(join(out, name))]))
+  const files = () =>
+    Object.fromEntries(
+      (readdirSync(out, { recursive: true }) as string[])
+        .filter((name) => /\.\w+$/.test(name))
+        .map((name) => [name, readFileSync(join(out, name))]),
+    )
   const before = files()
   expect(Object.keys(before).filter((name) => name.includes('partial') || name.includes('unfinished'))).toEqual([])
   const video = join(out, 'videos', `${story.episodeId}.mp4`)
@@ -111,28 +135,51 @@ test('written, read back, inspected; a second run does nothing, a half-written o
   // As after a crash between two episodes: a video and everything that is written last are not there.
   const stopped = join(folder(), 'mini')
   const stop = new AbortController()
-  const aborted = failure(await writeMiniature({ ...small, out: stopped, signal: stop.signal, onProgress: (done) => done === 1 && stop.abort() }))
+  const aborted = failure(
+    await writeMiniature({
+      ...small,
+      out: stopped,
+      signal: stop.signal,
+      onProgress: (done) => done === 1 && stop.abort(),
+    }),
+  )
   expect(aborted).toMatchObject({ kind: 'cancelled' })
   expect(failure(await openDataset(stopped)).message).toContain('unfinished')
-  expect(failure(await writeMiniature({ ...small, seed: 6, out: stopped })).message).toContain('holds an unfinished data set')
+  expect(failure(await writeMiniature({ ...small, seed: 6, out: stopped })).message).toContain(
+    'holds an unfinished data set',
+  )
   rmSync(video)
   rmSync(join(out, 'dataset.json'))
   expect(failure(await openDataset(out)).message).toContain('unfinished')
   expect(failure(await writeMiniature({ ...small, out })).message).toContain('is not empty')
   expect(value(await writeMiniature({ ...small, out: stopped })).written).toBe(true)
-  const after = Object.fromEntries((readdirSync(stopped, { recursive: true }) as string[]).filter((name) => /\.\w+$/.test(name)).map((name) => [name, readFileSync(join(stopped, name))]))
+  const after = Object.fromEntries(
+    (readdirSync(stopped, { recursive: true }) as string[])
+      .filter((name) => /\.\w+$/.test(name))
+      .map((name) => [name, readFileSync(join(stopped, name))]),
+  )
   expect(Object.keys(after).sort()).toEqual(Object.keys(before).sort())
   for (const [name, bytes] of Object.entries(before)) expect(Buffer.compare(bytes, after[name] as Buffer), name).toBe(0)
-}, 20_000)
+})
 
 test('another data set in the folder is left alone', async () => {
   const out = join(folder(), 'mini')
   value(await writeMiniature({ ...small, episodes: 1, out }))
-  expect(failure(await writeMiniature({ ...small, episodes: 1, seed: 6, out }))).toMatchObject({ kind: 'bad_file', message: expect.stringMatching(/holds the miniature data set .*"seed":5.*"seed":6.*choose another --out/) })
-  expect(failure(await writeMiniature({ ...small, out: folder({ 'notes.txt': 'mine' }) })).message).toContain('is not empty (notes.txt)')
+  expect(failure(await writeMiniature({ ...small, episodes: 1, seed: 6, out }))).toMatchObject({
+    kind: 'bad_file',
+    message: expect.stringMatching(/holds the miniature data set .*"seed":5.*"seed":6.*choose another --out/),
+  })
+  expect(failure(await writeMiniature({ ...small, out: folder({ 'notes.txt': 'mine' }) })).message).toContain(
+    'is not empty (notes.txt)',
+  )
 })
 
 test("an encoder's failure is passed on", async () => {
-  const full = async () => ({ ok: false as const, failure: { boundary: 'video' as const, kind: 'disk_full' as const, message: 'videos/x.mp4: no space left' } })
-  expect(failure(await writeMiniature({ ...small, encode: full, out: join(folder(), 'mini') }))).toMatchObject({ kind: 'disk_full' })
+  const full = async () => ({
+    ok: false as const,
+    failure: { boundary: 'video' as const, kind: 'disk_full' as const, message: 'videos/x.mp4: no space left' },
+  })
+  expect(failure(await writeMiniature({ ...small, encode: full, out: join(folder(), 'mini') }))).toMatchObject({
+    kind: 'disk_full',
+  })
 })

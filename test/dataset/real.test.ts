@@ -11,7 +11,12 @@ if (!there) console.warn('skipped: real rows are tested where ../shared/data exi
 describe.skipIf(!there)('real rows', () => {
   test('LongTVQA+: every row, every clip, nothing secret in a task', async () => {
     const dataset = value(await openDataset(`${data}longtvqa_plus`))
-    expect([dataset.questions.length, dataset.episodes.size, dataset.gold.size, dataset.notes]).toEqual([1575, 94, 1575, []])
+    expect([dataset.questions.length, dataset.episodes.size, dataset.gold.size, dataset.notes]).toEqual([
+      1575,
+      94,
+      1575,
+      [],
+    ])
     const clips = [...dataset.episodes.values()].flatMap((episode) => episode.clips)
     expect(clips).toHaveLength(225)
     expect(clips.filter((clip) => clip.subtitles.length === 0)).toHaveLength(63)
@@ -32,9 +37,14 @@ describe.skipIf(!there)('real rows', () => {
     const dataset = value(await openDataset(`${data}tvqa`, { split: 'test_public' }))
     const episodes = [...dataset.episodes.values()]
     expect(dataset.questions).toHaveLength(522)
-    expect(new Set(episodes.map((episode) => episode.show))).toEqual(new Set(['bbt', 'castle', 'friends', 'grey', 'house', 'met']))
+    expect(new Set(episodes.map((episode) => episode.show))).toEqual(
+      new Set(['bbt', 'castle', 'friends', 'grey', 'house', 'met']),
+    )
     expect(episodes.some((episode) => /e\d\d-\d\d$/.test(episode.id))).toBe(true)
-    expect(dataset.notes).toEqual(['522 questions have no answer: rollouts can run, rewards cannot', '3 time spans are not usable (NaN or reversed) and count as absent'])
+    expect(dataset.notes).toEqual([
+      '522 questions have no answer: rollouts can run, rewards cannot',
+      '3 time spans are not usable (NaN or reversed) and count as absent',
+    ])
   })
 
   test('inspect: counts and leaks', async () => {

@@ -5,16 +5,15 @@ import { decodeText } from '../../src/dataset/text.ts'
 import { failure, value } from './folder.ts'
 
 test('clip-level text: speakers, UNKNAME, sentences with a colon', () => {
-  expect(parseClipText('Leonard : Hi , Penny . <eos> UNKNAME : Psst ! <eos> Sheldon counts: one, two. <eos> ')).toEqual([
-    { speaker: 'Leonard', text: 'Hi , Penny .' },
-    { text: 'Psst !' },
-    { text: 'Sheldon counts: one, two.' },
-  ])
+  expect(parseClipText('Leonard : Hi , Penny . <eos> UNKNAME : Psst ! <eos> Sheldon counts: one, two. <eos> ')).toEqual(
+    [{ speaker: 'Leonard', text: 'Hi , Penny .' }, { text: 'Psst !' }, { text: 'Sheldon counts: one, two.' }],
+  )
   expect(parseClipText('')).toEqual([])
 })
 
 test('srt: times in seconds, speakers, several voices in one cue, markup', () => {
-  const text = '1\r\n00:00:01,500 --> 00:00:02,750\r\n(Penny:)<i>Hi</i>\r\nthere.\r\n\r\n2\r\n00:01:00,000 --> 00:01:02,000\r\n(Leonard:)Hello. (UNKNAME:)Bye.\r\n'
+  const text =
+    '1\r\n00:00:01,500 --> 00:00:02,750\r\n(Penny:)<i>Hi</i>\r\nthere.\r\n\r\n2\r\n00:01:00,000 --> 00:01:02,000\r\n(Leonard:)Hello. (UNKNAME:)Bye.\r\n'
   expect(value(parseSrt(text, 'x.srt'))).toEqual([
     { speaker: 'Penny', text: 'Hi there.', start: 1.5, end: 2.75 },
     { speaker: 'Leonard', text: 'Hello.', start: 60, end: 62 },
@@ -23,15 +22,22 @@ test('srt: times in seconds, speakers, several voices in one cue, markup', () =>
 })
 
 test('an srt without any subtitle is a failure that shows what came', () => {
-  expect(failure(parseSrt('WEBVTT nothing here', 'sub/x.srt')).message).toMatch(/^sub\/x\.srt: no subtitle found.*WEBVTT/)
+  expect(failure(parseSrt('WEBVTT nothing here', 'sub/x.srt')).message).toMatch(
+    /^sub\/x\.srt: no subtitle found.*WEBVTT/,
+  )
 })
 
 test('preprocessed TVQA lines', () => {
-  expect(parsePreprocessed([{ text: '(House:)No.', start: 1, end: 2 }])).toEqual([{ speaker: 'House', text: 'No.', start: 1, end: 2 }])
+  expect(parsePreprocessed([{ text: '(House:)No.', start: 1, end: 2 }])).toEqual([
+    { speaker: 'House', text: 'No.', start: 1, end: 2 },
+  ])
   expect(parsePreprocessed([{ text: 'no times' }])).toBeNull()
 })
 
-const french = '1\n00:00:01,000 --> 00:00:02,000\n(Céline:)Déjà vu, c’est la vie; garçon, un café à côté.\n'.replace('’', "'")
+const french = '1\n00:00:01,000 --> 00:00:02,000\n(Céline:)Déjà vu, c’est la vie; garçon, un café à côté.\n'.replace(
+  '’',
+  "'",
+)
 
 test.each(['utf8', 'iso-8859-1', 'windows-1252', 'utf16le'])('%s text is read as it was written', (encoding) => {
   const bytes = iconv.encode(french, encoding, { addBOM: encoding === 'utf16le' })

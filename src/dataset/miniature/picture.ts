@@ -158,11 +158,13 @@ function placeCopies(photo: Photograph, count: number, dice: Dice): Box[] {
     const [width, height] = [Math.round(photo.width * size), Math.round(photo.height * size)]
     const row = Math.floor(i / columns)
     const inRow = Math.min(columns, count - row * columns)
-    const centre = OBJECT_BAND.left + OBJECT_BAND.width * ((i % columns) + 0.5) / inRow
+    const centre = OBJECT_BAND.left + (OBJECT_BAND.width * ((i % columns) + 0.5)) / inRow
     const slack = Math.max(0, Math.min(cell.width - width - gap, 40))
     return {
       left: Math.round(centre - width / 2 + slack * (dice.uniform() - 0.5)),
-      top: Math.round(OBJECT_BAND.top + row * cell.height + (cell.height - height) * (0.5 + 0.4 * (dice.uniform() - 0.5))),
+      top: Math.round(
+        OBJECT_BAND.top + row * cell.height + (cell.height - height) * (0.5 + 0.4 * (dice.uniform() - 0.5)),
+      ),
       width,
       height,
     }

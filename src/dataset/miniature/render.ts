@@ -3,7 +3,7 @@
  *
  * Deterministic. Does not encode and does not write files.
  */
-import { composePicture, FRAME, type PictureMaterial, PICTURE, WANDER } from './picture.ts'
+import { composePicture, FRAME, PICTURE, type PictureMaterial, WANDER } from './picture.ts'
 import { Dice, type Story } from './story.ts'
 
 export const FRAMES_PER_SECOND = 8
@@ -32,7 +32,11 @@ function clipFrames(story: Story, seed: string): number[] {
 }
 
 /** Every frame of the episode: `FRAME.height * FRAME.width * 3` bytes of rgb24 each. */
-export async function* renderEpisode(story: Story, seed: string, material: PictureMaterial): AsyncGenerator<Uint8Array> {
+export async function* renderEpisode(
+  story: Story,
+  seed: string,
+  material: PictureMaterial,
+): AsyncGenerator<Uint8Array> {
   const lengths = clipFrames(story, seed)
   const compose = (i: number) => {
     const clip = story.clips[i]

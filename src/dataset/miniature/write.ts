@@ -6,14 +6,14 @@
  */
 import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { failed, fileFailure } from '../failure.ts'
+import type { Result } from '../../types.ts'
 import { MINIATURE_MARKER, MINIATURE_PREFIX, MINIATURE_STARTED } from '../dataset.ts'
+import { failed, fileFailure } from '../failure.ts'
 import { type MiniatureOptions, miniatureOptions } from '../options.ts'
 import { FRAME, loadMaterial, type PictureMaterial } from './picture.ts'
 import { clipSpans, FRAMES_PER_SECOND, renderEpisode } from './render.ts'
 import { clipSrt, clipText, questionRows } from './rows.ts'
 import { type Story, tellStory } from './story.ts'
-import type { Result } from '../../types.ts'
 
 /** Changes whenever the same arguments would give other stories or pictures. */
 const VERSION = 1
@@ -49,22 +49,34 @@ export interface WrittenMiniature {
  * Renders episodes `firstEpisode` to `firstEpisode + episodes - 1` of the data set `seed` into `out`.
  * Fails with `bad_file` when `out` holds something else, `disk_full`, `cancelled`, or with the encoder's failure; run again to go on.
  */
-export async function writeMiniature({ out, encode, onProgress, signal, ...given }: MiniatureArguments): Promise<Result<WrittenMiniature>> {
+export async function writeMiniature({
+  out,
+  encode,
+  onProgress,
+  signal,
+  ...given
+}: MiniatureArguments): Promise<Result<WrittenMiniature>> {
   const options = miniatureOptions.parse(given)
   const identity = JSON.stringify({ version: VERSION, ...options })
   try {
     await mkdir(join(out, 'videos'), { recursive: true })
     await mkdir(join(out, 'subtitles'), { recursive: true })
     const state = await stateOf(out, identity)
-    if (state.kind === 'other') return failed('bad_file', `${out}: ${state.what}; delete that folder or choose another --out`)
+    if (state.kind === 'other')
+      return failed('bad_file', `${out}: ${state.what}; delete that folder or choose another --out`)
     if (state.kind === 'complete') return { ok: true, value: { ...state.summary, directory: out, written: false } }
 
     await writeWhole(join(out, MINIATURE_STARTED), identity)
-    const stories = Array.from({ length: options.episodes }, (_, i) => tellStory({ ...options, episode: options.firstEpisode + i }))
+    const stories = Array.from({ length: options.episodes }, (_, i) =>
+      tellStory({ ...options, episode: options.firstEpisode + i }),
+    )
     const rendered = await renderAll(stories, options, await loadMaterial(), { out, encode, onProgress, signal })
     if (!rendered.ok) return rendered
     const summary = await writeText(stories, options, out)
-    await writeWhole(join(out, MINIATURE_MARKER), `${JSON.stringify({ version: VERSION, ...options, ...summary }, null, 2)}\n`)
+    await writeWhole(
+      join(out, MINIATURE_MARKER),
+      `${JSON.stringify({ version: VERSION, ...options, ...summary }, null, 2)}\n`,
+    )
     await rm(join(out, MINIATURE_STARTED), { force: true })
     return { ok: true, value: { ...summary, directory: out, written: true } }
   } catch (error) {
@@ -80,15 +92,28 @@ async function stateOf(out: string, identity: string): Promise<State> {
   const marker = await readOrNull(join(out, MINIATURE_MARKER))
   if (marker !== null) {
     const { clips, questions, seconds, ...found } = readMarker(marker)
-    if (JSON.stringify(found) !== identity) return { kind: 'other', what: `holds the miniature data set ${JSON.stringify(found)}, not ${identity}` }
-    return { kind: 'complete', summary: { episodes: Number(found.episodes), clips: Number(clips), questions: Number(questions), seconds: Number(seconds) } }
+    if (JSON.stringify(found) !== identity)
+      return { kind: 'other', what: `holds the miniature data set ${JSON.stringify(found)}, not ${identity}` }
+    return {
+      kind: 'complete',
+      summary: {
+        episodes: Number(found.episodes),
+        clips: Number(clips),
+        questions: Number(questions),
+        seconds: Number(seconds),
+      },
+    }
   }
   const unfinished = await readOrNull(join(out, MINIATURE_STARTED))
   if (unfinished !== null) {
-    return unfinished === identity ? { kind: 'unfinished' } : { kind: 'other', what: `holds an unfinished data set ${unfinished.slice(0, 200)}, not ${identity}` }
+    return unfinished === identity
+      ? { kind: 'unfinished' }
+      : { kind: 'other', what: `holds an unfinished data set ${unfinished.slice(0, 200)}, not ${identity}` }
   }
   const strange = (await readdir(out)).filter((name) => name !== 'videos' && name !== 'subtitles')
-  return strange.length > 0 ? { kind: 'other', what: `is not empty (${strange.slice(0, 3).join(', ')})` } : { kind: 'unfinished' }
+  return strange.length > 0
+    ? { kind: 'other', what: `is not empty (${strange.slice(0, 3).join(', ')})` }
+    : { kind: 'unfinished' }
 }
 
 function readMarker(text: string): Record<string, unknown> {
@@ -102,7 +127,12 @@ function readMarker(text: string): Record<string, unknown> {
 interface RenderContext extends Pick<MiniatureArguments, 'out' | 'encode' | 'onProgress' | 'signal'> {}
 
 /** Renders what is not there yet, a few episodes at a time; stops at the first failure. */
-async function renderAll(stories: readonly Story[], options: MiniatureOptions, material: PictureMaterial, { out, encode, onProgress, signal }: RenderContext): Promise<Result<void>> {
+async function renderAll(
+  stories: readonly Story[],
+  options: MiniatureOptions,
+  material: PictureMaterial,
+  { out, encode, onProgress, signal }: RenderContext,
+): Promise<Result<void>> {
   const waiting = stories.values()
   let done = 0
   let outcome: Result<void> = { ok: true, value: undefined }
@@ -111,7 +141,10 @@ async function renderAll(stories: readonly Story[], options: MiniatureOptions, m
     for (const story of waiting) {
       if (!outcome.ok) return
       if (signal?.aborted) {
-        outcome = failed('cancelled', `${out}: stopped after ${done} of ${stories.length} episodes; run the same command again to go on`)
+        outcome = failed(
+          'cancelled',
+          `${out}: stopped after ${done} of ${stories.length} episodes; run the same command again to go on`,
+        )
         return
       }
       const path = join(out, videoName(story))
@@ -153,7 +186,10 @@ async function writeText(stories: readonly Story[], options: MiniatureOptions, o
       await writeWhole(join(out, 'subtitles', `${clip.id}.srt`), clipSrt(clip, span))
     }
   }
-  await writeWhole(join(out, `${MINIATURE_PREFIX}${options.split}.json`), `[\n${rows.map((row) => JSON.stringify(row)).join(',\n')}\n]\n`)
+  await writeWhole(
+    join(out, `${MINIATURE_PREFIX}${options.split}.json`),
+    `[\n${rows.map((row) => JSON.stringify(row)).join(',\n')}\n]\n`,
+  )
   await writeWhole(join(out, `${MINIATURE_PREFIX}subtitle_clip_level.json`), `${JSON.stringify(texts, null, 1)}\n`)
   await writeWhole(join(out, 'clips.json'), `${JSON.stringify(clips, null, 1)}\n`)
   return { episodes: stories.length, clips: Object.keys(clips).length, questions: rows.length, seconds }
