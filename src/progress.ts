@@ -25,10 +25,15 @@ export interface ProgressStream extends NodeJS.WritableStream {
 /** Seconds between two lines about a running stage where the output is no terminal. */
 const QUIET_SECONDS = 10
 
+/** What is counted this soon after a stage began was done before it. */
+const FIRST_COUNT_SECONDS = 0.3
+
 interface Stage {
   name: string
   total: number | null
   count: number
+  /** Done when the stage began: a resumed one counts what was stored before, and it tells nothing of the speed. */
+  before: number
   note: string
   began: number
 }
@@ -49,23 +54,28 @@ export function createProgress(stream: ProgressStream = process.stderr): Progres
   return {
     stage(name, total) {
       done()
-      stage = { name, total: total ?? null, count: 0, note: '', began: performance.now() }
+      stage = { name, total: total ?? null, count: 0, before: 0, note: '', began: performance.now() }
       display.begin(stage)
     },
     tick(count = 1, note) {
       if (!stage) return
-      stage.count += count
+      advance(stage, stage.count + count)
       if (note !== undefined) stage.note = note
       display.update(stage)
     },
     to(count) {
       if (!stage || count === stage.count) return
-      stage.count = count
+      advance(stage, count)
       display.update(stage)
     },
     done,
     line: (text) => display.line(text),
   }
+}
+
+function advance(stage: Stage, count: number) {
+  stage.count = count
+  if (elapsed(stage) < FIRST_COUNT_SECONDS) stage.before = count
 }
 
 /** Progress that says nothing, for callers that show none. */
@@ -143,8 +153,9 @@ function barDisplay(stream: ProgressStream): Display {
 function state(stage: Stage): string {
   const seconds = elapsed(stage)
   const parts = [amount(stage), duration(seconds)]
-  if (stage.total !== null && stage.count > 0 && stage.count < stage.total) {
-    parts.push(`about ${duration((seconds / stage.count) * (stage.total - stage.count))} to go`)
+  const done = stage.count - stage.before
+  if (stage.total !== null && done > 0 && stage.count < stage.total) {
+    parts.push(`about ${duration((seconds / done) * (stage.total - stage.count))} to go`)
   }
   return parts.filter(Boolean).join(', ') + dash(stage.note)
 }

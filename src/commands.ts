@@ -1,0 +1,303 @@
+/**
+ * What the command line offers: each command's words, options and examples, and which root function it hands over to. Handlers import
+ * what they start only when they run, so that `--help` and mistakes answer at once. Parsing is cli.ts; nothing is implemented here.
+ */
+import type { Options } from 'yargs'
+import type { RunConfig } from './config.ts'
+import type { Progress } from './progress.ts'
+import type { Result } from './types.ts'
+
+/** What every handler is given besides its options. */
+export interface Context {
+  progress: Progress
+  signal: AbortSignal
+  /** Writes a result to standard output. */
+  print(text: string): void
+}
+
+/** Parsed options and positionals, under the names they have on the command line. */
+export type Words = Record<string, unknown>
+
+export interface Command {
+  /** As yargs writes it: `report <directory>`. */
+  words: string
+  about: string
+  options?: Record<string, Options>
+  examples: [string, string][]
+  run(options: Words, context: Context): Promise<Result<unknown>>
+}
+
+/** A mistake in what was typed; the command line answers it with exit code 2. */
+export class UsageError extends Error {}
+
+// ---------------------------------------------------------------- options that several commands have
+
+const config = (path?: string): Options => ({
+  type: 'string',
+  describe: 'YAML file with the configuration of the run',
+  requiresArg: true,
+  ...(path ? { default: path } : { demandOption: true }),
+})
+const set: Options = {
+  type: 'string',
+  array: true,
+  default: [],
+  nargs: 1,
+  describe: 'Change a key of the configuration: path.to.key=value (may be repeated)',
+}
+const resume: Options = { type: 'boolean', default: false, describe: 'Continue the run where it stopped' }
+const json: Options = { type: 'boolean', default: false, describe: 'Print JSON instead of text' }
+
+// ---------------------------------------------------------------- commands
+
+export const commands: Command[] = [
+  {
+    words: 'quickstart',
+    about: 'The whole loop on a small data set: render, roll out, train, compare budgets, serve, report',
+    options: { config: config('configs/quickstart.yaml'), set },
+    examples: [['$0 quickstart', 'Run it, or resume it; does nothing when all is done']],
+    run: (options, { progress, signal }) =>
+      withConfig(options, async (run) => (await import('./quickstart.ts')).quickstart(run, progress, signal)),
+  },
+  {
+    words: 'pretrain',
+    about: 'Make the small base master from nothing',
+    options: { config: config('configs/pretrain.yaml'), set },
+    examples: [['$0 pretrain', 'Train the base that the quickstart begins with']],
+    async run(options, { progress, signal }) {
+      const { pretrain, pretrainConfig } = await import('./pretrain.ts')
+      const { readConfigFile } = await import('./configFile.ts')
+      const read = await readConfigFile(pretrainConfig, options.config as string, options.set as string[])
+      return read.ok ? pretrain(read.value, progress, signal) : read
+    },
+  },
+  {
+    words: 'dataset inspect <directory>',
+    about: 'Count what a data set has and lacks, and audit it for leaked answers',
+    options: { json },
+    examples: [['$0 dataset inspect datasets/longtvqa_plus', 'Counts, missing subtitles and frames, leak audit']],
+    run: async (options) => (await import('./inspect.ts')).inspect(options.directory as string, options.json === true),
+  },
+  {
+    words: 'dataset miniature',
+    about: 'Render episodes with questions, from a seed',
+    options: {
+      seed: {
+        describe: 'The same seed gives the same questions',
+        demandOption: true,
+        requiresArg: true,
+        coerce: wholeNumber('seed', 0),
+      },
+      episodes: {
+        describe: 'How many episodes',
+        demandOption: true,
+        requiresArg: true,
+        coerce: wholeNumber('episodes', 1),
+      },
+      out: { type: 'string', describe: 'Folder to write', demandOption: true, requiresArg: true },
+      words: {
+        choices: ['training', 'all'],
+        describe: 'Option words of the stories; "all" has some that are never trained on',
+        requiresArg: true,
+      },
+    },
+    examples: [
+      ['$0 dataset miniature --seed 7 --episodes 20 --out datasets/other', 'Twenty episodes that nobody has seen'],
+    ],
+    async run(options, { progress, signal }) {
+      const { renderMiniature } = await import('./miniature.ts')
+      const { seed, episodes, out, words } = options as Miniature
+      return renderMiniature({ out, miniature: { seed, episodes, words }, progress, signal })
+    },
+  },
+  {
+    words: 'rollout',
+    about: 'Generate and score trajectories, without training',
+    options: { config: config(), set, resume },
+    examples: [['$0 rollout --config configs/longtvqa.yaml --resume', 'Go on with what is not stored yet']],
+    run: (options, { progress, signal }) =>
+      withConfig(options, async (run) =>
+        (await import('./rollouts.ts')).generateRollouts(run, progress, signal, { resume: options.resume === true }),
+      ),
+  },
+  {
+    words: 'train',
+    about: 'Train a master by GRPO',
+    options: { config: config(), set, resume },
+    examples: [
+      ['$0 train --config configs/mine.yaml --set grpo.learningRate=1e-4', 'Train with another learning rate'],
+    ],
+    run: (options, { progress, signal }) =>
+      withConfig(options, async (run) =>
+        (await import('./train.ts')).train(run, progress, signal, { resume: options.resume === true }),
+      ),
+  },
+  {
+    words: 'evaluate',
+    about: 'Measure a checkpoint on a data set, one trajectory per question',
+    options: {
+      checkpoint: {
+        type: 'string',
+        describe: 'Folder of a checkpoint; by default the policy of the configuration',
+        requiresArg: true,
+      },
+      dataset: {
+        type: 'string',
+        describe: 'Folder of a data set; by default that of the configuration',
+        requiresArg: true,
+      },
+      'max-turns': {
+        describe: 'K: how often the master may write',
+        default: 5,
+        requiresArg: true,
+        coerce: wholeNumber('max-turns', 1),
+      },
+      sampled: { type: 'boolean', default: false, describe: 'Sample at temperature 1 instead of greedily' },
+      limit: { describe: 'Use only so many questions', requiresArg: true, coerce: wholeNumber('limit', 1) },
+      config: {
+        ...config('configs/quickstart.yaml'),
+        describe: 'YAML file with the system, agents and budget to run with',
+      },
+      set,
+      json,
+    },
+    examples: [
+      [
+        '$0 evaluate --checkpoint checkpoints/quickstart/step-000120 --dataset datasets/other --max-turns 5 --json',
+        'One JSON object',
+      ],
+    ],
+    async run(options, { progress, signal, print }) {
+      const { evaluateCheckpoint } = await import('./evaluate.ts')
+      const { checkpoint, dataset, config, set, sampled, limit } = options as Evaluate
+      const maxTurns = options['max-turns'] as number
+      const evaluated = await evaluateCheckpoint({
+        checkpoint: checkpoint ?? null,
+        dataset: dataset ?? null,
+        config,
+        overrides: set,
+        maxTurns,
+        temperature: sampled ? 1 : 0,
+        limit: limit ?? null,
+        progress,
+        signal,
+      })
+      if (evaluated.ok) print(options.json ? JSON.stringify(evaluated.value) : await tableOf([evaluated.value]))
+      return evaluated
+    },
+  },
+  {
+    words: 'compare',
+    about: 'Compare step budgets: accuracy against the number of turns, with the oracle as the ceiling',
+    options: {
+      config: config(),
+      set,
+      'max-turns': {
+        array: true,
+        requiresArg: true,
+        describe: 'Budgets to compare; by default those of the configuration',
+        coerce: (values: unknown[] | undefined) => values?.map(wholeNumber('max-turns', 1)),
+      },
+      json,
+    },
+    examples: [['$0 compare --config configs/quickstart.yaml --max-turns 1 2 3 4 5', 'The budget curve']],
+    run: (options, { progress, signal, print }) =>
+      withConfig(options, async (run) => {
+        const { compareBudgets } = await import('./compare.ts')
+        const maxTurns = (options['max-turns'] as number[] | undefined) ?? run.evaluation.maxTurns
+        const compared = await compareBudgets(run, maxTurns, progress, signal)
+        if (compared.ok) print(options.json ? JSON.stringify(compared.value) : await tableOf(compared.value))
+        return compared
+      }),
+  },
+  {
+    words: 'serve <directory>',
+    about: 'Serve a checkpoint as an OpenAI-compatible endpoint',
+    options: {
+      host: { type: 'string', describe: 'Address to listen on; by default this machine only', requiresArg: true },
+      port: {
+        describe: 'Port to listen on, 8000 by default; 0 takes a free one',
+        requiresArg: true,
+        coerce: wholeNumber('port', 0, 65_535),
+      },
+      name: { type: 'string', describe: 'Model name for clients; by default run and step', requiresArg: true },
+    },
+    examples: [
+      ['$0 serve checkpoints/quickstart/step-000120 --port 8001', 'Then: curl http://127.0.0.1:8001/v1/models'],
+    ],
+    async run(options, { progress, signal }) {
+      const { startServer } = await import('./serve/open.ts')
+      const { serveOptions } = await import('./serve/options.ts')
+      const { engineOptions } = await import('./engine/options.ts')
+      const { directory, host, port, name } = options as Serve
+      const served = await startServer(directory, engineOptions.parse({}), {
+        ...serveOptions.parse({ host, port }),
+        name,
+      })
+      if (!served.ok) return served
+      progress.line(`Serving ${served.value.model} at ${served.value.url}/v1 (Ctrl-C stops)`)
+      await new Promise((stop) =>
+        signal.aborted ? stop(null) : signal.addEventListener('abort', stop, { once: true }),
+      )
+      await served.value.close()
+      return served
+    },
+  },
+  {
+    words: 'report <directory>',
+    about: 'Write report.html from what a run has stored',
+    examples: [['$0 report rollouts/quickstart', 'One page that needs no network']],
+    async run(options, { print }) {
+      const { writeReport } = await import('./report/write.ts')
+      const written = await writeReport(options.directory as string)
+      if (written.ok) print(written.value)
+      return written
+    },
+  },
+]
+
+type Miniature = { seed: number; episodes: number; out: string; words?: 'training' | 'all' }
+type Evaluate = {
+  checkpoint?: string
+  dataset?: string
+  config: string
+  set: string[]
+  sampled: boolean
+  limit?: number
+}
+type Serve = { directory: string; host?: string; port?: number; name?: string }
+
+// ---------------------------------------------------------------- what handlers share
+
+/** Loads `--config` with `--set`. */
+async function withConfig(
+  options: Words,
+  run: (config: RunConfig) => Promise<Result<unknown>>,
+): Promise<Result<unknown>> {
+  const { loadConfig } = await import('./config.ts')
+  const loaded = await loadConfig(options.config as string, options.set as string[])
+  return loaded.ok ? run(loaded.value) : loaded
+}
+
+/** For yargs' `coerce`: a whole number in a range, or a usage error that says so. */
+function wholeNumber(name: string, least: number, most = Number.MAX_SAFE_INTEGER) {
+  return (value: unknown) => {
+    if (value === undefined) return undefined
+    const number = typeof value === 'string' && value.trim() === '' ? Number.NaN : Number(value)
+    if (!Array.isArray(value) && Number.isInteger(number) && number >= least && number <= most) return number
+    const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`
+    throw new UsageError(`--${name}: expected one whole number ${range}, got ${JSON.stringify(value)}`)
+  }
+}
+
+/** Records as a text table, numbers to four digits. */
+async function tableOf(records: readonly Record<string, unknown>[]): Promise<string> {
+  const { default: Table } = await import('cli-table3')
+  const cell = (value: unknown): string => {
+    if (Array.isArray(value)) return value.map(cell).join(' to ')
+    return typeof value === 'number' ? String(Number(value.toFixed(4))) : String(value ?? '')
+  }
+  const table = new Table({ head: Object.keys(records[0] ?? {}), style: { head: [], border: [] } })
+  for (const record of records) table.push(Object.values(record).map(cell))
+  return table.toString()
+}
