@@ -40,6 +40,7 @@ const regrounding = z.object({
 export const summary = z.object({
   name: z.string(),
   seed: z.number(),
+  configHash: z.string().optional().describe('Of the configuration that made it.'),
   setting: z
     .record(z.string(), z.union([z.string(), z.number()]))
     .default({})
@@ -76,6 +77,16 @@ export const summary = z.object({
     .optional()
     .describe('Greedy, on the held-out questions.'),
   regrounding: z.object({ before: regrounding.nullable().optional(), after: regrounding.nullable() }).optional(),
+  asked: z
+    .object({
+      url: z.string(),
+      question: z.string(),
+      turns: z.array(z.string()).describe('What the served master wrote, turn by turn.'),
+      answer: z.string().nullable(),
+      correct: z.boolean(),
+    })
+    .optional()
+    .describe('One held-out question, put to the endpoint through the openai client.'),
   training: z
     .object({
       steps: count,

@@ -31,7 +31,7 @@ export const PRICES = words('12 15 18 21 24 27 30 33 36 39 42 45 48 51 54 57 60 
 
 /** Words on signs, drawn in capitals. */
 export const SIGNS = words(
-  'bakery pharmacy museum tickets hotel cinema garage library market bank school station airport parking exit danger closed sale pizza flowers tailor dentist ' +
+  'bakery pharmacy museum tickets hotel cinema garage library market bank school station airport parking lobby danger closed sale pizza flowers tailor dentist ' +
     'theater hospital laundry butcher harbor castle garden gallery office kitchen studio temple marina casino arcade bridge forest diner',
 )
 

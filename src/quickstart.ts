@@ -1,0 +1,234 @@
+/**
+ * The whole loop on a small data set: render videos, measure the base master on held-out episodes, train it, measure it again,
+ * compare step budgets, serve it and ask it a question, write summary and report.
+ *
+ * Every stage leaves its result on disk and takes up what is there, so a second run resumes. Computes nothing itself.
+ */
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { budgetCurve } from './compare.ts'
+import { configHash, type RunConfig } from './config.ts'
+import { evaluationRollouts } from './evaluate.ts'
+import { goldFor, openRun, type OpenRun } from './open.ts'
+import { openEndpoint } from './policy/endpoint.ts'
+import { policyOptions } from './policy/options.ts'
+import type { Progress } from './progress.ts'
+import { accuracyGain, actionPatterns, measure, regrounding, type Run } from './report/summarize.ts'
+import type { Summary } from './report/summary.ts'
+import { writeReport } from './report/write.ts'
+import { scoreGroup } from './reward/index.ts'
+import { rollout } from './rollout/index.ts'
+import { answerable, noAnswers, readRuns, rolloutsInto } from './rollouts.ts'
+import { startServer } from './serve/open.ts'
+import { train, type TrainReport } from './train.ts'
+import type { Failure, Result, Task } from './types.ts'
+
+export async function quickstart(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<Summary>> {
+  if (config.evaluation.path === null) return fail('evaluation.path: expected the folder of a held-out data set, got null')
+  const directory = join('rollouts', config.name)
+  const hash = configHash(config)
+  const state = await stateOf(directory, hash)
+  if (!state.ok) return state
+  if (state.value !== null) {
+    progress.line(`nothing to do: ${join(directory, 'summary.json')} is there; delete ${directory} and checkpoints/${config.name} to run again`)
+    printSummary(state.value, directory, progress)
+    return { ok: true, value: state.value }
+  }
+
+  const before = await measureHeldOut(config, 'before', progress, signal)
+  if (!before.ok) return before
+  const trained = await train(config, progress, signal, { resume: true })
+  if (!trained.ok) return trained
+  const after = await measureTrained(trainedConfig(config, trained.value), progress, signal)
+  if (!after.ok) return after
+
+  const summary = summarise(config, hash, before.value, after.value, trained.value)
+  const written = await writeSummary(directory, summary)
+  if (!written.ok) return written
+  const report = await writeReport(directory)
+  if (!report.ok) return report
+  printSummary(summary, directory, progress)
+  return { ok: true, value: summary }
+}
+
+interface HeldOut {
+  greedy: Run[]
+  sampled: Run[]
+  goldClips: ReadonlyMap<string, string>
+}
+
+interface Trained extends HeldOut {
+  budgets: Summary['budgets']
+  asked: NonNullable<Summary['asked']>
+}
+
+/** One greedy and one sampled run per held-out question, stored under `heldout/<when>-<mode>/`. */
+async function measureHeldOut(config: RunConfig, when: 'before' | 'after', progress: Progress, signal: AbortSignal): Promise<Result<HeldOut>> {
+  const run = await openRun(heldOutConfig(config), progress, signal)
+  if (!run.ok) return run
+  try {
+    return await heldOutRuns(config, run.value, when, progress, signal)
+  } finally {
+    await run.value.close()
+  }
+}
+
+async function heldOutRuns(config: RunConfig, run: OpenRun, when: string, progress: Progress, signal: AbortSignal): Promise<Result<HeldOut>> {
+  const tasks = answerable(run.dataset, config.evaluation.limit)
+  if (tasks.length === 0) return noAnswers(run.dataset.directory)
+  const runs: Record<string, Run[]> = {}
+  const maxTurns = Math.max(...config.evaluation.maxTurns)
+  progress.stage(`held-out questions, ${when} training`, 2 * tasks.length)
+  for (const [i, [mode, temperature]] of ([['greedy', 0], ['sampled', 1]] as const).entries()) {
+    const directory = join('rollouts', config.name, 'heldout', `${when}-${mode}`)
+    const stored = await rolloutsInto(directory, true, {
+      ...run,
+      tasks,
+      options: evaluationRollouts(config, maxTurns, temperature),
+      reward: config.reward,
+      seed: config.seed,
+      signal,
+      onGroup: (done) => progress.to(i * tasks.length + done),
+    })
+    if (!stored.ok) return stored
+    const read = await readRuns(directory)
+    if (!read.ok) return read
+    runs[mode] = read.value
+  }
+  const { greedy, sampled } = runs as Record<'greedy' | 'sampled', Run[]>
+  progress.done(`greedy ${measure(greedy).accuracy.toFixed(3)}, sampled ${measure(sampled).accuracy.toFixed(3)}`)
+  const goldClips = new Map(tasks.map((task) => [task.question.qid, goldFor(run.dataset, task).clipId]))
+  return { ok: true, value: { greedy, sampled, goldClips } }
+}
+
+async function measureTrained(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<Trained>> {
+  const opened = await openRun(heldOutConfig(config), progress, signal)
+  if (!opened.ok) return opened
+  const run = opened.value
+  try {
+    const heldOut = await heldOutRuns(config, run, 'after', progress, signal)
+    if (!heldOut.ok) return heldOut
+    const tasks = answerable(run.dataset, config.evaluation.limit)
+    const budgets = await budgetCurve(config, run, tasks, config.evaluation.maxTurns, progress, signal)
+    if (!budgets.ok) return budgets
+    const asked = await askEndpoint(config, run, tasks[0] as Task, progress, signal)
+    if (!asked.ok) return asked
+    return { ok: true, value: { ...heldOut.value, budgets: budgets.value, asked: asked.value } }
+  } finally {
+    await run.close()
+  }
+}
+
+/** Serves the trained checkpoint on this machine and runs one question with the endpoint as the master, through the `openai` client. */
+async function askEndpoint(config: RunConfig, run: OpenRun, task: Task, progress: Progress, signal: AbortSignal): Promise<Result<NonNullable<Summary['asked']>>> {
+  if (config.policy.type !== 'checkpoint') return fail('policy.type: expected checkpoint')
+  progress.stage('asking the endpoint one question')
+  const server = await startServer(config.policy.path, config.engine, { ...config.serve, port: 0, name: config.name })
+  if (!server.ok) return server
+  const baseUrl = `${server.value.url}/v1`
+  try {
+    const options = policyOptions.parse({ type: 'endpoint', baseUrl, model: config.name })
+    const policy = options.type === 'endpoint' ? openEndpoint(options) : fail('expected an endpoint')
+    if (!policy.ok) return policy
+    const maxTurns = Math.max(...config.evaluation.maxTurns)
+    const [group] = await rollout([task], { ...run, policy: policy.value, options: evaluationRollouts(config, maxTurns, 0), step: 0, runSeed: config.seed, signal })
+    if (group === undefined) return fail('stopped before the question was asked')
+    const scored = scoreGroup(group, goldFor(run.dataset, task), config.reward).scored[0]
+    const trajectory = group.trajectories[0]
+    if (trajectory === undefined || scored === undefined) throw new Error('askEndpoint: a group of one has one trajectory')
+    if (trajectory.failure !== null) return { ok: false, failure: trajectory.failure }
+    await policy.value.close()
+    progress.done(`${task.question.text} -> ${trajectory.turns.map((turn) => turn.response).join('  ')}`)
+    const answer = trajectory.answer === null ? null : (task.question.options[trajectory.answer] ?? null)
+    return { ok: true, value: { url: baseUrl, question: task.question.text, turns: trajectory.turns.map((turn) => turn.response), answer, correct: scored.correct } }
+  } finally {
+    await server.value.close()
+  }
+}
+
+function heldOutConfig(config: RunConfig): RunConfig {
+  const { path, miniature, limit } = config.evaluation
+  return { ...config, dataset: { path: path as string, miniature, limit, split: null } }
+}
+
+function trainedConfig(config: RunConfig, { checkpoint }: TrainReport): RunConfig {
+  return config.policy.type === 'checkpoint' ? { ...config, policy: { ...config.policy, path: checkpoint } } : config
+}
+
+function summarise(config: RunConfig, hash: string, before: HeldOut, after: Trained, trained: TrainReport): Summary {
+  const modes = (runs: HeldOut) => ({ greedy: measure(runs.greedy), sampled: measure(runs.sampled) })
+  const { steps, rollouts, sampledTokens, seconds, metrics } = trained
+  return {
+    name: config.name,
+    seed: config.seed,
+    configHash: hash,
+    setting: {
+      system: config.system.name,
+      'base master': config.policy.type === 'checkpoint' ? config.policy.path : config.policy.model,
+      'training data': config.dataset.path,
+      'held-out data': config.evaluation.path as string,
+      'turns at most': Math.max(...config.evaluation.maxTurns),
+      'group size': config.rollout.groupSize,
+      'tasks per step': config.training.tasksPerStep,
+      'learning rate': config.grpo.learningRate,
+    },
+    heldOut: {
+      before: modes(before),
+      after: modes(after),
+      difference: { greedy: accuracyGain(before.greedy, after.greedy), sampled: accuracyGain(before.sampled, after.sampled) },
+    },
+    budgets: after.budgets,
+    actionPatterns: { before: actionPatterns(before.greedy), after: actionPatterns(after.greedy) },
+    regrounding: { before: regrounding(before.greedy, before.goldClips), after: regrounding(after.greedy, after.goldClips) },
+    training: { steps, rollouts, sampledTokens, seconds, curve: metrics.map(({ step, reward, accuracy }) => ({ step, reward, accuracy })) },
+    asked: after.asked,
+  }
+}
+
+/** null: to be run or resumed. The configuration of a run that has begun must be the same. */
+async function stateOf(directory: string, hash: string): Promise<Result<Summary | null>> {
+  const path = join(directory, 'run.json')
+  try {
+    await mkdir(directory, { recursive: true })
+    const begun = await readFile(path, 'utf8').then((text) => JSON.parse(text) as { configHash: string }, () => null)
+    if (begun === null) await writeFile(path, `${JSON.stringify({ configHash: hash })}\n`)
+    else if (begun.configHash !== hash) {
+      return fail(`${path}: ${directory} was begun with another configuration (hash ${begun.configHash}, now ${hash}); delete the folder and its checkpoints, or choose another name with --set name=...`)
+    }
+    const text = await readFile(join(directory, 'summary.json'), 'utf8').catch(() => null)
+    return { ok: true, value: text === null ? null : (JSON.parse(text) as Summary) }
+  } catch (error) {
+    return { ok: false, failure: { boundary: 'store', kind: 'bad_file', message: `${path}: cannot be read or written: ${(error as Error).message}` } }
+  }
+}
+
+async function writeSummary(directory: string, summary: Summary): Promise<Result<void>> {
+  const path = join(directory, 'summary.json')
+  try {
+    await writeFile(`${path}.partial`, `${JSON.stringify(summary, null, 2)}\n`)
+    await rename(`${path}.partial`, path)
+    return { ok: true, value: undefined }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    return { ok: false, failure: { boundary: 'store', kind: code === 'ENOSPC' ? 'disk_full' : 'bad_file', message: `${path}: cannot be written: ${message}` } }
+  }
+}
+
+function printSummary({ heldOut, budgets }: Summary, directory: string, progress: Progress): void {
+  const share = (value: number) => value.toFixed(3)
+  if (heldOut !== undefined) {
+    for (const mode of ['greedy', 'sampled'] as const) {
+      const { accuracy, accuracyCi95, n } = heldOut.after[mode]
+      const [low, high] = accuracyCi95
+      progress.line(`${mode}: ${share(heldOut.before[mode].accuracy)} before, ${share(accuracy)} after (95 % ${share(low)} to ${share(high)}; ${n} held-out questions)`)
+    }
+  }
+  for (const { maxTurns, accuracy, oracleAccuracy, meanTurns } of budgets) {
+    progress.line(`K = ${maxTurns}: ${share(accuracy)}${oracleAccuracy === null ? '' : `, oracle ${share(oracleAccuracy)}`}, ${meanTurns.toFixed(1)} turns`)
+  }
+  progress.line(`${join(directory, 'summary.json')}  ${join(directory, 'report.html')}`)
+}
+
+function fail(message: string): { ok: false; failure: Failure } {
+  return { ok: false, failure: { boundary: 'config', kind: 'bad_request', message } }
+}
