@@ -4,7 +4,7 @@
  * Every step is a function of the config's seed and its number, so a resumed run equals an uninterrupted one. Evaluates nothing and
  * draws nothing: that is `evaluate.ts` and `report/`.
  */
-import { appendFile } from 'node:fs/promises'
+import { appendFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { type Checkpoint, latestCheckpoint, loadCheckpoint, saveCheckpoint, stepDirectory } from './checkpoint/checkpoint.ts'
 import { configHash, type RunConfig } from './config.ts'
@@ -31,7 +31,10 @@ export interface TrainReport {
   metrics: StepRecord[]
 }
 
-/** One line of `rollouts/<run>/metrics.jsonl`. Means over the step's trajectories. */
+/** In `rollouts/<run>/`: one `StepRecord` per line. */
+const METRICS = 'metrics.jsonl'
+
+/** One training step. Means over the step's trajectories. */
 export interface StepRecord {
   step: number
   reward: number
@@ -116,7 +119,7 @@ async function trainRun(
   const store = opened.value
 
   const totalSteps = config.training.steps * config.grpo.epochs * config.grpo.minibatches
-  const records: StepRecord[] = []
+  const records = await keepMetrics(join(directory, METRICS), state.step)
   const started = performance.now() - state.seconds * 1000
   progress.stage('training', config.training.steps)
   progress.tick(state.step)
@@ -156,7 +159,7 @@ async function trainRun(
       secondsUpdate: (performance.now() - updateStarted) / 1000,
     }
     records.push(record)
-    await appendFile(join(directory, 'metrics.jsonl'), `${JSON.stringify(record)}\n`)
+    await appendFile(join(directory, METRICS), `${JSON.stringify(record)}\n`)
     state = {
       ...state,
       step: step + 1,
@@ -207,6 +210,16 @@ async function continueFrom(checkpoints: string, config: RunConfig, trainer: Tra
 async function save(checkpoints: string, files: Checkpoint, trainer: Trainer, state: RunState): Promise<Result<void>> {
   const { weights, optimizer } = await trainer.save()
   return saveCheckpoint(stepDirectory(checkpoints, state.step), { ...files, weights, training: { state, optimizer } })
+}
+
+/** The records of the steps before `step`: what a crash left of later ones is cut off, as those steps are run again. */
+async function keepMetrics(path: string, step: number): Promise<StepRecord[]> {
+  const text = await readFile(path, 'utf8').catch(() => '')
+  const whole = text.slice(0, text.lastIndexOf('\n') + 1)
+  const records = whole.split('\n').filter(Boolean).map((line) => JSON.parse(line) as StepRecord)
+  const kept = records.filter((record) => record.step < step)
+  await writeFile(path, kept.map((record) => `${JSON.stringify(record)}\n`).join(''))
+  return kept
 }
 
 function describeRollouts(groups: readonly ScoredGroup[]) {

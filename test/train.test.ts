@@ -1,0 +1,173 @@
+/**
+ * Training from the command line on real videos with real agents: a tiny random master, two rendered episodes, a few steps. What is
+ * tested is the loop, not learning (see `npm run bench -- learning` for that).
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { latestCheckpoint, loadCheckpoint, saveCheckpoint } from '../src/checkpoint/checkpoint.ts'
+import { SPECIAL_TOKENS, VOCABULARY } from '../src/lessons.ts'
+import { initializeWeights } from '../src/policy/initialize.ts'
+import { buildWordTokenizer } from '../src/policy/wordTokenizer.ts'
+import { readSegments, readTrajectories } from '../src/trajectory/read.ts'
+
+let folder: string
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'showrunner-train-'))
+  await tinyMaster(join(folder, 'checkpoints', 'tiny'))
+  for (const name of ['straight', 'broken']) await writeFile(join(folder, `${name}.yaml`), configuration(name))
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+describe('training', () => {
+  test('stores groups, writes metrics and checkpoints; a run killed in mid-step and resumed equals an uninterrupted one', { timeout: 180_000 }, async () => {
+    const straight = await showrunner('train', '--config', 'straight.yaml')
+    expect(straight.stderr).not.toContain('Error')
+    expect(straight.code).toBe(0)
+
+    const first = start('train', '--config', 'broken.yaml')
+    await until(() => existsSync(join(folder, 'checkpoints/broken/step-000002/training_state.json')))
+    first.child.kill('SIGKILL')
+    await first.ended
+    const again = await showrunner('train', '--config', 'broken.yaml')
+    expect(again.code).toBe(2)
+    expect(again.stderr).toContain('--resume')
+    const resumed = await showrunner('train', '--config', 'broken.yaml', '--resume')
+    expect(resumed.stderr).not.toContain('Error')
+    expect(resumed.code).toBe(0)
+
+    const weights = async (name: string) => {
+      const newest = await latestCheckpoint(join(folder, 'checkpoints', name))
+      expect(newest?.step).toBe(6)
+      const loaded = await loadCheckpoint(newest?.directory ?? '')
+      if (!loaded.ok) throw new Error(loaded.failure.message)
+      return loaded.value.weights
+    }
+    const expected = await weights('straight')
+    for (const [name, tensor] of await weights('broken')) expect(tensor.data, name).toEqual(expected.get(name)?.data)
+
+    const stored = await trajectories('broken')
+    expect(stored).toEqual(await trajectories('straight'))
+    expect(stored).toHaveLength(6 * 2 * 3)
+    expect(new Set(stored.map((row) => row.id)).size).toBe(stored.length)
+
+    const records = (await readFile(join(folder, 'rollouts/straight/metrics.jsonl'), 'utf8')).trim().split('\n').map((line) => JSON.parse(line))
+    expect(records.map((record) => record.step)).toEqual([0, 1, 2, 3, 4, 5])
+    // the sampler and the trainer agree before the first weight moves
+    for (const record of records) expect(record.ratioMax).toBeLessThan(1 + 1e-4)
+  })
+
+  test('what was sampled is what is stored: masks, log-probabilities and versions line up', async () => {
+    const segments = await readSegments(join(folder, 'rollouts/straight'))
+    if (!segments.ok) throw new Error(segments.failure.message)
+    let rows = 0
+    for await (const segment of segments.value) {
+      rows++
+      expect(segment.actionMask).toHaveLength(segment.ids.length)
+      expect(segment.logprobs).toHaveLength(segment.ids.length)
+      expect(segment.actionMask.slice(0, segment.promptLength).every((mask) => mask === 0)).toBe(true)
+      expect(segment.policyVersion).toMatch(/^straight@\d+$/)
+      segment.logprobs.forEach((logprob, t) => {
+        if (segment.actionMask[t] === 1) expect(logprob).toBeLessThan(0)
+        else expect(logprob).toBe(0)
+      })
+    }
+    expect(rows).toBeGreaterThanOrEqual(36)
+  })
+
+  test('evaluate prints one JSON object with the fields of the summary', { timeout: 60_000 }, async () => {
+    const evaluated = await showrunner('evaluate', '--config', 'straight.yaml', '--checkpoint', 'checkpoints/straight/step-000006', '--dataset', 'datasets/straight', '--max-turns', '3', '--limit', '6', '--json')
+    expect(evaluated.code).toBe(0)
+    const measured = JSON.parse(evaluated.stdout)
+    expect(measured).toMatchObject({ n: 6 })
+    for (const field of ['accuracy', 'accuracyCi95', 'groundingAccuracy', 'formatRate', 'meanTurns']) expect(measured).toHaveProperty(field)
+  })
+})
+
+async function trajectories(name: string) {
+  const rows = await readTrajectories(join(folder, 'rollouts', name))
+  if (!rows.ok) throw new Error(rows.failure.message)
+  const all = []
+  for await (const { trajectoryId: id, turns, reward, advantage, answer, stopReason } of rows.value) all.push({ id, turns, reward, advantage, answer, stopReason })
+  return all
+}
+
+function configuration(name: string): string {
+  return `
+name: ${name}
+seed: 3
+dataset:
+  path: datasets/straight
+  miniature: { seed: 4, episodes: 2, words: training, split: train, questionsPerEpisode: 8 }
+policy: { type: checkpoint, path: checkpoints/tiny }
+agents: { vision: { type: embedded, framesPerClip: 1, width: 384 } }
+rollout: { groupSize: 3, budget: { turns: [2, 3], tokensPerTurn: 6 } }
+reward: { aggregation: mean }
+grpo: { learningRate: 0.001 }
+training: { steps: 6, tasksPerStep: 2, saveEvery: 2 }
+`
+}
+
+async function tinyMaster(directory: string): Promise<void> {
+  const files = buildWordTokenizer(VOCABULARY, SPECIAL_TOKENS)
+  const vocabulary = (files.tokenizerJson.model as { vocab: Record<string, number> }).vocab
+  const config = {
+    architectures: ['Qwen2ForCausalLM'],
+    model_type: 'qwen2',
+    hidden_size: 32,
+    intermediate_size: 48,
+    num_hidden_layers: 2,
+    num_attention_heads: 2,
+    num_key_value_heads: 2,
+    hidden_act: 'silu',
+    max_position_embeddings: 512,
+    rms_norm_eps: 1e-6,
+    rope_theta: 10000,
+    tie_word_embeddings: true,
+    vocab_size: Object.keys(vocabulary).length,
+    eos_token_id: vocabulary['<|end|>'],
+  }
+  const weights = initializeWeights(config, { seed: 1, embeddingScale: 0.1, previousTokenHeads: 1 })
+  const saved = await saveCheckpoint(directory, {
+    config,
+    generationConfig: null,
+    tokenizer: files.tokenizerJson,
+    tokenizerConfig: files.tokenizerConfig,
+    chatTemplate: files.chatTemplate,
+    weights,
+    training: null,
+  })
+  if (!saved.ok) throw new Error(saved.failure.message)
+}
+
+interface Ended {
+  code: number | null
+  stdout: string
+  stderr: string
+}
+
+function start(...words: string[]): { child: ChildProcess; ended: Promise<Ended> } {
+  const child = spawn(process.execPath, ['--import', resolve('node_modules/tsx/dist/loader.mjs'), resolve('src/cli.ts'), ...words], { cwd: folder })
+  let stdout = ''
+  let stderr = ''
+  child.stdout.on('data', (chunk) => {
+    stdout += chunk
+  })
+  child.stderr.on('data', (chunk) => {
+    stderr += chunk
+  })
+  const ended = new Promise<Ended>((done) => child.on('close', (code) => done({ code, stdout, stderr })))
+  return { child, ended }
+}
+
+function showrunner(...words: string[]): Promise<Ended> {
+  return start(...words).ended
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await new Promise((wake) => setTimeout(wake, 20))
+}
