@@ -16,7 +16,7 @@ import type { Interval } from './statistics.ts'
 import type { Measurement, Summary } from './summary.ts'
 
 export function reportPage(summary: Summary): string {
-  const { heldOut, budgets, training, actionPatterns, regrounding } = summary
+  const { heldOut, budgets, training, actionPatterns, regrounding, asked } = summary
   const sections = [
     settingSection(summary),
     heldOut && beforeAfterSection(heldOut),
@@ -24,6 +24,7 @@ export function reportPage(summary: Summary): string {
     training && training.curve.length > 1 && trainingSection(training.curve),
     actionPatterns && patternSection(actionPatterns),
     regrounding && regroundingSection(regrounding),
+    asked && askedSection(asked),
   ].filter((section) => typeof section === 'string')
   const title = `Showrunner: ${escaped(summary.name)}`
   return `<!doctype html>
@@ -177,6 +178,16 @@ function regroundingSection({ before, after }: NonNullable<Summary['regrounding'
     null,
     table(['', 'n', 'grounded again', 'right clip shown', 'answered right'], rows, 'What followed a wrong first clip'),
   )
+}
+
+function askedSection({ url, question, turns, answer, correct }: NonNullable<Summary['asked']>): string {
+  const rows: [string, string][] = [
+    ['question', question],
+    ...turns.map((turn, i): [string, string] => [`turn ${i + 1}`, turn]),
+    ['answer', answer === null ? 'none' : `${answer} (${correct ? 'right' : 'wrong'})`],
+  ]
+  const text = `The trained master was served at ${url} and asked one held-out question.`
+  return section('Asked over the endpoint', text, null, table([], rows, 'What it wrote'))
 }
 
 // ---------------------------------------------------------------- pieces

@@ -6,6 +6,8 @@ import { frequentPatterns, otherShare, runningMean } from '../../src/report/char
 import { reportPage } from '../../src/report/html.ts'
 import { type Measurement, type Summary, summary } from '../../src/report/summary.ts'
 import { writeReport } from '../../src/report/write.ts'
+import { openStore } from '../../src/trajectory/store.ts'
+import { madeGroup } from '../trajectory/groups.ts'
 
 function measurement(accuracy: number): Measurement {
   return {
@@ -40,6 +42,13 @@ const full: Summary = summary.parse({
     after: { dialogue: { ga: 0.95, gga: 0.05 }, visual: { gva: 1 } },
   },
   regrounding: { before: null, after: { wrongFirstClip: 18, groundedAgain: 0.944, found: 0.944, accuracy: 0.889 } },
+  asked: {
+    url: 'http://127.0.0.1:40000/v1',
+    question: 'what does the sign say in the kitchen ?',
+    turns: ['<request_grounding/>', '<answer>a2</answer>'],
+    answer: 'harbor',
+    correct: true,
+  },
   training: {
     steps: 30,
     rollouts: 3840,
@@ -54,7 +63,9 @@ describe('the page', () => {
 
   test('is one file that asks the network for nothing', () => {
     const addresses = page.match(/https?:\/\/[^"' ]+/g) ?? []
-    expect(addresses.filter((address) => !address.startsWith('http://www.w3.org/'))).toEqual([])
+    // named, not asked
+    const named = ['http://www.w3.org/', 'http://127.0.0.1:40000/v1']
+    expect(addresses.filter((address) => !named.some((one) => address.startsWith(one)))).toEqual([])
     expect(page).not.toMatch(/<(script|link|img|iframe)\b|@import|url\((?!#)/i)
   })
 
@@ -66,9 +77,10 @@ describe('the page', () => {
       'Training',
       'What the master does, by kind of question',
       'After a wrong clip',
+      'Asked over the endpoint',
     ])
     expect(page.match(/<svg /g)).toHaveLength(8)
-    expect(page.match(/<table/g)).toHaveLength(6)
+    expect(page.match(/<table/g)).toHaveLength(7)
     for (const number of ['88.0', '83.0–93.0', '93.1', '98.7', '81,234', '94.4', '60.0', '95.0'])
       expect(page).toContain(number)
   })
@@ -97,7 +109,8 @@ describe('the page', () => {
 
   test('escapes what it is given', () => {
     expect(page).toContain('quick&lt;start&gt; &amp; &quot;co&quot;')
-    expect(page).not.toContain('<start>')
+    expect(page).toContain('<td>&lt;answer&gt;a2&lt;/answer&gt;</td>')
+    expect(page).not.toMatch(/<start>|<answer>/)
   })
 
   test('leaves out what was not measured', () => {
@@ -143,6 +156,23 @@ describe('writeReport', () => {
     expect(await broken(JSON.stringify({ ...full, budgets: [{ maxTurns: 'two' }] }))).toMatch(
       /summary\.json: budgets\.0\./,
     )
+  })
+
+  test('from stored trajectories where there is no summary', async () => {
+    const run = await mkdtemp(join(folder, 'run-'))
+    const store = await openStore(run, { resume: false })
+    if (!store.ok) throw new Error(store.failure.message)
+    const groups = [0, 1, 2].map((step) => madeGroup(step, step))
+    for (const group of groups) expect(await store.value.append([group])).toMatchObject({ ok: true })
+    // not closed: a run that still goes on, or crashed, has a report too
+    expect(await writeReport(run)).toMatchObject({ ok: true })
+    const page = (await readFile(join(run, 'report.html'), 'utf8')).replace(/\u00a0/g, ' ')
+    expect(page).toContain('<th scope="row">trajectories</th><td>9</td>')
+    expect(page).toContain('<th scope="row">failed outside the policy</th><td>3</td>')
+    expect(page).toMatch(/<th scope="row">accuracy<\/th><td>66\.7 % \(95 % interval/)
+    expect(page).toContain('<th scope="row">seed</th><td>7</td>')
+    expect(page).toContain('<h2>Training</h2>')
+    await store.value.close()
   })
 
   test('of a folder with nothing in it', async () => {
