@@ -1,10 +1,11 @@
 #!/usr/bin/env node
 /**
- * Starts Showrunner: `node scripts/showrunner.mjs <command> [args]`, or `... test [vitest args]` for the tests.
+ * Starts Showrunner: `node scripts/showrunner.mjs <command> [args]`, `... test [vitest args]` for the tests,
+ * or `... bench <name> [args]` for a benchmark.
  *
  * Installs the packages when they are missing or differ from package-lock.json, sets what must be in the environment before
  * Node starts, and hands over to src/cli.ts (or vitest). Plain JavaScript without dependencies, since it runs before there are any.
- * It parses no options and knows no commands except `test`: that is src/cli.ts.
+ * It parses no options and knows no commands except `test` and `bench`: that is src/cli.ts.
  */
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -32,12 +33,24 @@ if (Number.parseInt(process.versions.node, 10) < OLDEST_NODE) {
 }
 const [command, ...args] = process.argv.slice(2)
 await installPackages()
-process.exitCode = command === 'test' ? await runTests(args) : await runCommandLine(process.argv.slice(2))
+process.exitCode =
+  command === 'test'
+    ? await runTests(args)
+    : command === 'bench'
+      ? await runBenchmark(args)
+      : await runScript('src/cli.ts', process.argv.slice(2))
 
-/** @param {string[]} words */
-function runCommandLine(words) {
+/** @param {string} path @param {string[]} words */
+function runScript(path, words) {
   const tsx = pathToFileURL(join(ROOT, 'node_modules/tsx/dist/loader.mjs')).href
-  return start(process.execPath, ['--import', tsx, join(ROOT, 'src/cli.ts'), ...words])
+  return start(process.execPath, ['--import', tsx, join(ROOT, path), ...words])
+}
+
+/** `bench <name> [args]` runs bench/<name>.ts. @param {string[]} words */
+function runBenchmark([name, ...words]) {
+  const names = readdirSync(join(ROOT, 'bench')).map((file) => file.replace(/\.ts$/, ''))
+  if (name === undefined || !names.includes(name)) fail(`Name a benchmark: ${names.join(', ')}. Example: npm run bench -- ${names[0]}`)
+  return runScript(`bench/${name}.ts`, words)
 }
 
 /**
