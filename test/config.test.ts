@@ -1,9 +1,12 @@
+import { readdirSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { z } from 'zod'
+import { loadConfig, runConfig } from '../src/config.ts'
 import { configHash, readConfigFile } from '../src/configFile.ts'
+import { pretrainConfig } from '../src/pretrain.ts'
 
 const schema = z
   .object({
@@ -129,3 +132,38 @@ test('the hash of a configuration depends on its values and not on their order',
   expect(configHash({ a: 1 })).not.toBe(configHash({ a: 2 }))
   expect(configHash({ a: [1, 2] })).not.toBe(configHash({ a: [2, 1] }))
 })
+
+describe('configs/', () => {
+  const files = readdirSync('configs').filter((file) => file.endsWith('.yaml'))
+
+  test.each(files)('%s is valid', async (file) => {
+    const path = join('configs', file)
+    const read = file === 'pretrain.yaml' ? await readConfigFile(pretrainConfig, path) : await loadConfig(path)
+    expect(read.ok ? '' : read.failure.message).toBe('')
+  })
+
+  test('every key of a run says what it is', () => {
+    const undescribed: string[] = []
+    walk(z.toJSONSchema(runConfig, { io: 'input' }) as Schema, '')
+    expect(undescribed).toEqual([])
+
+    function walk(schema: Schema, path: string) {
+      for (const branch of [schema, ...(schema.oneOf ?? []), ...(schema.anyOf ?? [])]) {
+        for (const [key, inner] of Object.entries(branch.properties ?? {})) {
+          const deeper = [inner, ...(inner.oneOf ?? []), ...(inner.anyOf ?? [])].some((one) => one.properties)
+          // a section explains itself by its keys, and a kind by its name
+          if (!deeper && inner.const === undefined && !inner.description) undescribed.push(`${path}${key}`)
+          walk(inner, `${path}${key}.`)
+        }
+      }
+    }
+  })
+})
+
+interface Schema {
+  properties?: Record<string, Schema>
+  oneOf?: Schema[]
+  anyOf?: Schema[]
+  const?: unknown
+  description?: string
+}
