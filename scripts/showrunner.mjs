@@ -49,7 +49,8 @@ function runScript(path, words) {
 /** `bench <name> [args]` runs bench/<name>.ts. @param {string[]} words */
 function runBenchmark([name, ...words]) {
   const names = readdirSync(join(ROOT, 'bench')).map((file) => file.replace(/\.ts$/, ''))
-  if (name === undefined || !names.includes(name)) fail(`Name a benchmark: ${names.join(', ')}. Example: npm run bench -- ${names[0]}`)
+  if (name === undefined || !names.includes(name))
+    fail(`Name a benchmark: ${names.join(', ')}. Example: npm run bench -- ${names[0]}`)
   return runScript(`bench/${name}.ts`, words)
 }
 

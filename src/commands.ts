@@ -114,7 +114,7 @@ export const commands: Command[] = [
     words: 'rollout',
     about: 'Generate and score trajectories, without training',
     options: { config: config(), set, resume },
-    examples: [['$0 rollout --config configs/longtvqa.yaml --resume', 'Go on with what is not stored yet']],
+    examples: [['$0 rollout --config configs/longtvqa-plus.yaml --resume', 'Go on with what is not stored yet']],
     run: (options, { progress, signal }) =>
       withConfig(options, async (run) =>
         (await import('./rollouts.ts')).generateRollouts(run, progress, signal, { resume: options.resume === true }),
