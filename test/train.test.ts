@@ -2,17 +2,15 @@
  * Training from the command line on real videos with real agents: a tiny random master, two rendered episodes, a few steps. What is
  * tested is the loop, not learning (see `npm run bench -- learning` for that).
  */
-import { type ChildProcess, spawn } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join, resolve } from 'node:path'
+import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { latestCheckpoint, loadCheckpoint, saveCheckpoint } from '../src/checkpoint/checkpoint.ts'
-import { SPECIAL_TOKENS, VOCABULARY } from '../src/lessons.ts'
-import { initializeWeights } from '../src/policy/initialize.ts'
-import { buildWordTokenizer } from '../src/policy/wordTokenizer.ts'
+import { latestCheckpoint, loadCheckpoint } from '../src/checkpoint/checkpoint.ts'
 import { readSegments, readTrajectories } from '../src/trajectory/read.ts'
+import { showrunner, start } from './commandLine.ts'
+import { tinyMaster } from './tinyMaster.ts'
 
 let folder: string
 
@@ -25,18 +23,18 @@ afterAll(() => rm(folder, { recursive: true, force: true }))
 
 describe('training', () => {
   test('stores groups, writes metrics and checkpoints; a run killed in mid-step and resumed equals an uninterrupted one', { timeout: 180_000 }, async () => {
-    const straight = await showrunner('train', '--config', 'straight.yaml')
+    const straight = await showrunner(folder, 'train', '--config', 'straight.yaml')
     expect(straight.stderr).not.toContain('Error')
     expect(straight.code).toBe(0)
 
-    const first = start('train', '--config', 'broken.yaml')
+    const first = start(folder, 'train', '--config', 'broken.yaml')
     await until(() => existsSync(join(folder, 'checkpoints/broken/step-000002/training_state.json')))
     first.child.kill('SIGKILL')
     await first.ended
-    const again = await showrunner('train', '--config', 'broken.yaml')
+    const again = await showrunner(folder, 'train', '--config', 'broken.yaml')
     expect(again.code).toBe(2)
     expect(again.stderr).toContain('--resume')
-    const resumed = await showrunner('train', '--config', 'broken.yaml', '--resume')
+    const resumed = await showrunner(folder, 'train', '--config', 'broken.yaml', '--resume')
     expect(resumed.stderr).not.toContain('Error')
     expect(resumed.code).toBe(0)
 
@@ -80,7 +78,7 @@ describe('training', () => {
   })
 
   test('evaluate prints one JSON object with the fields of the summary', { timeout: 60_000 }, async () => {
-    const evaluated = await showrunner('evaluate', '--config', 'straight.yaml', '--checkpoint', 'checkpoints/straight/step-000006', '--dataset', 'datasets/straight', '--max-turns', '3', '--limit', '6', '--json')
+    const evaluated = await showrunner(folder, 'evaluate', '--config', 'straight.yaml', '--checkpoint', 'checkpoints/straight/step-000006', '--dataset', 'datasets/straight', '--max-turns', '3', '--limit', '6', '--json')
     expect(evaluated.code).toBe(0)
     const measured = JSON.parse(evaluated.stdout)
     expect(measured).toMatchObject({ n: 6 })
@@ -110,62 +108,6 @@ reward: { aggregation: mean }
 grpo: { learningRate: 0.001 }
 training: { steps: 6, tasksPerStep: 2, saveEvery: 2 }
 `
-}
-
-async function tinyMaster(directory: string): Promise<void> {
-  const files = buildWordTokenizer(VOCABULARY, SPECIAL_TOKENS)
-  const vocabulary = (files.tokenizerJson.model as { vocab: Record<string, number> }).vocab
-  const config = {
-    architectures: ['Qwen2ForCausalLM'],
-    model_type: 'qwen2',
-    hidden_size: 32,
-    intermediate_size: 48,
-    num_hidden_layers: 2,
-    num_attention_heads: 2,
-    num_key_value_heads: 2,
-    hidden_act: 'silu',
-    max_position_embeddings: 512,
-    rms_norm_eps: 1e-6,
-    rope_theta: 10000,
-    tie_word_embeddings: true,
-    vocab_size: Object.keys(vocabulary).length,
-    eos_token_id: vocabulary['<|end|>'],
-  }
-  const weights = initializeWeights(config, { seed: 1, embeddingScale: 0.1, previousTokenHeads: 1 })
-  const saved = await saveCheckpoint(directory, {
-    config,
-    generationConfig: null,
-    tokenizer: files.tokenizerJson,
-    tokenizerConfig: files.tokenizerConfig,
-    chatTemplate: files.chatTemplate,
-    weights,
-    training: null,
-  })
-  if (!saved.ok) throw new Error(saved.failure.message)
-}
-
-interface Ended {
-  code: number | null
-  stdout: string
-  stderr: string
-}
-
-function start(...words: string[]): { child: ChildProcess; ended: Promise<Ended> } {
-  const child = spawn(process.execPath, ['--import', resolve('node_modules/tsx/dist/loader.mjs'), resolve('src/cli.ts'), ...words], { cwd: folder })
-  let stdout = ''
-  let stderr = ''
-  child.stdout.on('data', (chunk) => {
-    stdout += chunk
-  })
-  child.stderr.on('data', (chunk) => {
-    stderr += chunk
-  })
-  const ended = new Promise<Ended>((done) => child.on('close', (code) => done({ code, stdout, stderr })))
-  return { child, ended }
-}
-
-function showrunner(...words: string[]): Promise<Ended> {
-  return start(...words).ended
 }
 
 async function until(condition: () => boolean): Promise<void> {

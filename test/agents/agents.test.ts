@@ -105,6 +105,28 @@ describe('embedded vision', () => {
     await second.close()
   })
 
+  test('whole episodes are seen ahead, several clips per ffmpeg call; answers are the same, and one bad clip costs only itself', async () => {
+    const options = { threads: 2, vision: { type: 'embedded', framesPerClip: 2 } }
+    const agents = await open(options)
+    const seen: [number, number][] = []
+    const late = clip(1, { kind: 'video', path: join(scratch, 'absent.mp4'), offset: 0, duration: 2 })
+    const whole = { ...episode, clips: [clip(0), clip(1), late, clip(2), clip(0, { kind: 'none' })] }
+    const failures = await agents.prepare([whole], { onProgress: (done, total) => seen.push([done, total]) })
+    expect(failures.map(({ kind }) => kind)).toEqual(['missing_file'])
+    expect(seen.at(-1)).toEqual([4, 4])
+    for (const query of ['everything here', 'color', 'how many']) {
+      for (const one of episode.clips) {
+        const answer = value(await agents.vision.look({ clips: [one], query }, {}))
+        expect(answer.usage.cached).toBe(1)
+        expect(answer.text).toBe(await look(query, one))
+      }
+    }
+    const controller = new AbortController()
+    controller.abort()
+    expect((await agents.prepare([whole], { signal: controller.signal }))).toEqual([])
+    await agents.close()
+  })
+
   test('clips with descriptions are quoted, the fitting lines in time order; an empty list is said to be empty', async () => {
     const described = clip(1, {
       kind: 'descriptions',
