@@ -225,16 +225,19 @@ export const commands: Command[] = [
     examples: [
       ['$0 serve checkpoints/quickstart/step-000120 --port 8001', 'Then: curl http://127.0.0.1:8001/v1/models'],
     ],
-    async run(options, { progress, signal }) {
+    async run(words, { progress, signal }) {
       const { startServer } = await import('./serve/open.ts')
       const { serveOptions } = await import('./serve/options.ts')
       const { engineOptions } = await import('./engine/options.ts')
-      const { directory, host, port, name } = options as Serve
-      const served = await startServer(directory, engineOptions.parse({}), {
-        ...serveOptions.parse({ host, port }),
-        name,
-      })
+      const { directory, host, port, name } = words as Serve
+      const options = serveOptions.parse({ host, port })
+      const served = await startServer(directory, engineOptions.parse({}), { ...options, name })
       if (!served.ok) return served
+      if (!isLoopback(options.host) && !process.env[options.apiKeyVariable]) {
+        progress.line(
+          `warning: whoever can reach ${options.host} may use this endpoint; set ${options.apiKeyVariable} to ask for a key`,
+        )
+      }
       progress.line(`Serving ${served.value.model} at ${served.value.url}/v1 (Ctrl-C stops)`)
       await new Promise((stop) =>
         signal.aborted ? stop(null) : signal.addEventListener('abort', stop, { once: true }),
@@ -278,6 +281,8 @@ async function withConfig(
   const loaded = await loadConfig(options.config as string, options.set as string[])
   return loaded.ok ? run(loaded.value) : loaded
 }
+
+const isLoopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.')
 
 /** For yargs' `coerce`: a whole number in a range, or a usage error that says so. */
 function wholeNumber(name: string, least: number, most = Number.MAX_SAFE_INTEGER) {
