@@ -20,6 +20,8 @@ export type Detector = (picture: Picture, threshold: number) => Promise<SeenObje
 const side = 416
 const bins = 11
 const overlapLimit = 0.5
+// Two labels on nearly the same box are two opinions about one thing.
+const sameThing = 0.75
 // The net reads (v - mean) / deviation with planes blue, green, red.
 const deviation = [57.375, 57.12, 58.395] as const
 const mean = [103.53, 116.28, 123.675] as const
@@ -85,11 +87,12 @@ function expectation(logits: Float32Array, at: number): number {
   return weighted / sum
 }
 
-/** Non-maximum suppression: of boxes with the same label that overlap by half, the surest stays. */
+/** Non-maximum suppression: of boxes with the same label that overlap by half, or of any labels that nearly coincide, the surest stays. */
 function suppress(candidates: readonly SeenObject[]): SeenObject[] {
   const kept: SeenObject[] = []
   for (const candidate of [...candidates].sort((a, b) => b.score - a.score)) {
-    if (!kept.some(({ label, box }) => label === candidate.label && overlap(box, candidate.box) > overlapLimit)) kept.push(candidate)
+    const doubled = kept.some(({ label, box }) => overlap(box, candidate.box) > (label === candidate.label ? overlapLimit : sameThing))
+    if (!doubled) kept.push(candidate)
   }
   return kept
 }

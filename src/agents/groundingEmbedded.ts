@@ -7,7 +7,7 @@ import { failed, reasonOf } from './failure.ts'
 import { relevance } from './relevance.ts'
 import type { Embed } from './relevance.ts'
 import { oneCall, secondsSince } from './usage.ts'
-import type { Clip, GroundingAgent, SubtitleLine } from '../types.ts'
+import type { Clip, Episode, GroundingAgent, SubtitleLine } from '../types.ts'
 
 export interface EmbeddedGroundingOptions {
   lexicalWeight: number
@@ -15,9 +15,17 @@ export interface EmbeddedGroundingOptions {
   readOptions: boolean
 }
 
-export function openGroundingEmbedded(embed: Embed, { lexicalWeight, readOptions }: EmbeddedGroundingOptions): GroundingAgent {
+export interface EmbeddedGrounding extends GroundingAgent {
+  /** Embeds an episode's subtitles ahead of any question. */
+  prepare(episode: Episode): Promise<void>
+}
+
+export function openGroundingEmbedded(embed: Embed, { lexicalWeight, readOptions }: EmbeddedGroundingOptions): EmbeddedGrounding {
   return {
     name: 'embedded',
+    async prepare(episode) {
+      await embed(episode.clips.flatMap(({ subtitles }) => subtitles.map(spoken)))
+    },
     async ground({ episode, question, visited }, { signal }) {
       const begin = performance.now()
       const lines = episode.clips.flatMap((clip) => clip.subtitles.map((line) => ({ clip, text: spoken(line) })))

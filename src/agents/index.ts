@@ -4,6 +4,7 @@ import { openCache } from './cache.ts'
 import { cachedEmbed } from './embeddings.ts'
 import { openChatEndpoint } from './endpoint.ts'
 import { openGroundingEmbedded } from './groundingEmbedded.ts'
+import type { EmbeddedGrounding } from './groundingEmbedded.ts'
 import { openGroundingEndpoint } from './groundingEndpoint.ts'
 import type { AgentsOptions } from './options.ts'
 import { openPerception } from './perception.ts'
@@ -12,17 +13,24 @@ import type { Embed } from './relevance.ts'
 import { openStore } from './store.ts'
 import { openVisionDescriptions } from './visionDescriptions.ts'
 import { openVisionEmbedded } from './visionEmbedded.ts'
+import type { EmbeddedVision, PrepareOptions } from './visionEmbedded.ts'
 import { openVisionEndpoint } from './visionEndpoint.ts'
 import { openFrameReader } from '../video/index.ts'
 import type { FrameReader } from '../video/index.ts'
-import type { Agents, GroundingAgent, Result, VisionAgent } from '../types.ts'
+import type { Agents, Episode, Failure, GroundingAgent, Result, VisionAgent } from '../types.ts'
 
 export { agentsOptions } from './options.ts'
 export type { AgentsOptions } from './options.ts'
 export { queryKind } from './query.ts'
 export type { QueryKind } from './query.ts'
+export type { PrepareOptions } from './visionEmbedded.ts'
 
 export type OpenAgents = Agents & {
+  /**
+   * Lets the embedded agents see and read whole episodes ahead of any question, much faster than clip by clip; answers do not change, and what was
+   * seen is kept (see `cacheDirectory`). Endpoint agents have nothing to prepare. Resolves to what could not be seen.
+   */
+  prepare(episodes: readonly Episode[], options?: PrepareOptions): Promise<readonly Failure[]>
   /** Finishes what was asked for, writes what is cached, stops the threads. */
   close(): Promise<void>
 }
@@ -37,6 +45,7 @@ export async function openAgents(options: AgentsOptions): Promise<Result<OpenAge
   const shared: Shared = {
     frames: openFrameReader(options.video),
     perception,
+    threads: options.threads,
     embed: cachedEmbed(perception.embed, vectors),
     answers: openCache(answers, { replay: options.replay }),
     // The embedded models answer the same again: there is nothing to replay.
@@ -46,28 +55,34 @@ export async function openAgents(options: AgentsOptions): Promise<Result<OpenAge
   if (!grounding.ok) return grounding
   const vision = openVision(options.vision, shared)
   if (!vision.ok) return vision
+  const prepare = async (episodes: readonly Episode[], preparing: PrepareOptions = {}) => {
+    if ('prepare' in grounding.value) for (const episode of episodes) await grounding.value.prepare(episode)
+    if (!('prepare' in vision.value)) return []
+    return vision.value.prepare(episodes.flatMap((episode) => episode.clips), preparing)
+  }
   const close = async () => {
     await perception.close()
     await Promise.all([answers.settled(), percepts.settled(), vectors.settled()])
   }
-  return { ok: true, value: { grounding: grounding.value, vision: vision.value, close } }
+  return { ok: true, value: { grounding: grounding.value, vision: vision.value, prepare, close } }
 }
 
 interface Shared {
   frames: FrameReader
   perception: Perception
+  threads: number
   embed: Embed
   answers: ReturnType<typeof openCache>
   percepts: ReturnType<typeof openCache>
 }
 
-function openGrounding(options: AgentsOptions['grounding'], shared: Shared): Result<GroundingAgent> {
+function openGrounding(options: AgentsOptions['grounding'], shared: Shared): Result<GroundingAgent | EmbeddedGrounding> {
   if (options.type === 'embedded') return { ok: true, value: openGroundingEmbedded(shared.embed, options) }
   const endpoint = openChatEndpoint('grounding', options)
   return endpoint.ok ? { ok: true, value: openGroundingEndpoint(endpoint.value, shared.answers, options.model) } : endpoint
 }
 
-function openVision(options: AgentsOptions['vision'], shared: Shared): Result<VisionAgent> {
+function openVision(options: AgentsOptions['vision'], shared: Shared): Result<VisionAgent | EmbeddedVision> {
   switch (options.type) {
     case 'embedded':
       return { ok: true, value: openVisionEmbedded({ ...shared, cache: shared.percepts }, options) }

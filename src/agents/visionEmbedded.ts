@@ -5,6 +5,7 @@
  * Runs only the nets that the query needs. What was seen in a clip is kept by content, so no clip is seen twice.
  * Clips with timed descriptions instead of pictures are quoted (`visionDescriptions.ts`); clips with neither are a failure, never a guess.
  */
+import PQueue from 'p-queue'
 import type { AnswerCache } from './cache.ts'
 import { failed, reasonOf } from './failure.ts'
 import type { Perception } from './perception.ts'
@@ -16,8 +17,8 @@ import { oneCall, secondsSince } from './usage.ts'
 import { quote } from './visionDescriptions.ts'
 import type { DescriptionOptions } from './visionDescriptions.ts'
 import { uniformTimes } from '../video/index.ts'
-import type { Frame, FrameReader } from '../video/index.ts'
-import type { Clip, Result, VisionAgent } from '../types.ts'
+import type { Frame, FrameReader, FrameRequest } from '../video/index.ts'
+import type { Clip, Failure, Result, VisionAgent } from '../types.ts'
 
 export interface EmbeddedVisionOptions extends DescriptionOptions {
   framesPerClip: number
@@ -30,6 +31,8 @@ export interface EmbeddedVisionOptions extends DescriptionOptions {
 export interface VisionParts {
   frames: FrameReader
   perception: Perception
+  /** How many threads perceive. */
+  threads: number
   /** Keeps percepts. */
   cache: AnswerCache
   embed: Embed
@@ -38,9 +41,24 @@ export interface VisionParts {
 /** Raised when the nets or the handling of their outputs change. */
 const perceptVersion = 1
 
-export function openVisionEmbedded(parts: VisionParts, options: EmbeddedVisionOptions): VisionAgent {
+export interface PrepareOptions {
+  signal?: AbortSignal
+  /** Called after every group of clips. */
+  onProgress?: (done: number, total: number) => void
+}
+
+export interface EmbeddedVision extends VisionAgent {
+  /**
+   * Sees all of `clips` ahead of any query, with one ffmpeg call for several clips of a file: the fast way to see a whole data set.
+   * Answers are those that `look` would give. Resolves to what could not be seen, at most one failure per clip; clips without pictures are passed over.
+   */
+  prepare(clips: readonly Clip[], options: PrepareOptions): Promise<readonly Failure[]>
+}
+
+export function openVisionEmbedded(parts: VisionParts, options: EmbeddedVisionOptions): EmbeddedVision {
   return {
     name: 'embedded',
+    prepare: (clips, preparing) => prepare(clips, parts, options, preparing),
     async look({ clips, query }, { signal }) {
       const begin = performance.now()
       const kind = queryKind(query)
@@ -58,7 +76,7 @@ export function openVisionEmbedded(parts: VisionParts, options: EmbeddedVisionOp
           fresh = true
           continue
         }
-        const seen = new Percepts(clip, parts, options, signal)
+        const seen = new Percepts(clip, parts, options, signal, (shared) => parts.frames.read({ ...requestFor(clip, options), signal: shared }))
         const [text, objects] = await Promise.all([needsText ? seen.text() : null, needsObjects ? seen.objects() : null])
         if (text && !text.ok) return text
         if (objects && !objects.ok) return objects
@@ -73,6 +91,67 @@ export function openVisionEmbedded(parts: VisionParts, options: EmbeddedVisionOp
   }
 }
 
+/** Clips per ffmpeg call: its inputs are bounded (`video/frames.ts`), and so is the memory of their frames. */
+function clipsPerGroup(framesPerClip: number): number {
+  return Math.max(1, Math.floor(24 / framesPerClip))
+}
+
+async function prepare(clips: readonly Clip[], parts: VisionParts, options: EmbeddedVisionOptions, { signal, onProgress }: PrepareOptions): Promise<readonly Failure[]> {
+  const visible = clips.filter(({ source }) => source.kind === 'video' || source.kind === 'frames')
+  const groups: Clip[][] = []
+  for (const clip of visible) {
+    const group = groups.at(-1)
+    const fits = group !== undefined && group.length < clipsPerGroup(options.framesPerClip) && pathOf(group[0]!) === pathOf(clip)
+    if (fits) group.push(clip)
+    else groups.push([clip])
+  }
+  const failures: Failure[] = []
+  let done = 0
+  const queue = new PQueue({ concurrency: parts.threads + 1 })
+  await queue.addAll(
+    groups.map((group) => async () => {
+      if (signal?.aborted) return
+      const read = groupFrames(group, parts, options)
+      for (const [index, clip] of group.entries()) {
+        const seen = new Percepts(clip, parts, options, signal, async (shared) => {
+          const frames = await read(shared)
+          const start = index * options.framesPerClip
+          if (frames.ok) return { ok: true, value: frames.value.slice(start, start + options.framesPerClip) }
+          // One bad stretch of a file must cost one clip, not its neighbours.
+          return group.length > 1 ? parts.frames.read({ ...requestFor(clip, options), signal: shared }) : frames
+        })
+        const [text, objects] = await Promise.all([seen.text(), seen.objects()])
+        if (!text.ok) failures.push(text.failure)
+        else if (!objects.ok) failures.push(objects.failure)
+      }
+      done += group.length
+      onProgress?.(done, visible.length)
+    }),
+  )
+  return failures
+}
+
+function pathOf({ source }: Clip): string | null {
+  return source.kind === 'video' ? source.path : null
+}
+
+/** Reads the frames of all clips of a group at the first request, if there is one. */
+function groupFrames(group: readonly Clip[], parts: VisionParts, options: EmbeddedVisionOptions): (signal: AbortSignal) => Promise<Result<Frame[]>> {
+  let reading: Promise<Result<Frame[]>> | null = null
+  return (signal) => (reading ??= readGroup(group, parts, options, signal))
+}
+
+async function readGroup(group: readonly Clip[], parts: VisionParts, options: EmbeddedVisionOptions, signal: AbortSignal): Promise<Result<Frame[]>> {
+  const [first] = group
+  if (group.length === 1 || first!.source.kind !== 'video') return parts.frames.read({ ...requestFor(first!, options), signal })
+  const times = group.flatMap((clip) => requestFor(clip, options).times.map((time) => (clip.source.kind === 'video' ? clip.source.offset + time : time)))
+  return parts.frames.read({ source: { ...first!.source, offset: 0 }, times, width: options.width, signal })
+}
+
+function requestFor(clip: Clip, options: EmbeddedVisionOptions): Omit<FrameRequest, 'signal'> {
+  return { source: clip.source, times: uniformTimes(clipSeconds(clip), options.framesPerClip), width: options.width }
+}
+
 /** What there is to see in one clip. */
 class Percepts {
   readonly times: readonly number[]
@@ -83,8 +162,9 @@ class Percepts {
     private readonly parts: VisionParts,
     private readonly options: EmbeddedVisionOptions,
     private readonly signal: AbortSignal | undefined,
+    private readonly read: (signal: AbortSignal) => Promise<Result<Frame[]>>,
   ) {
-    this.times = uniformTimes(clipSeconds(clip), options.framesPerClip)
+    this.times = requestFor(clip, options).times
   }
 
   text() {
@@ -106,8 +186,7 @@ class Percepts {
 
   private async percept<T>(net: string, settings: unknown, see: (pictures: readonly Frame[]) => Promise<T>): Promise<Result<{ value: T; cached: boolean }>> {
     const { clip, parts, options, signal } = this
-    const request = { source: clip.source, times: this.times, width: options.width }
-    const identity = await parts.frames.identify(request)
+    const identity = await parts.frames.identify(requestFor(clip, options))
     if (!identity.ok) return about(clip, identity)
     return parts.cache.answer<T>({
       content: ['percept', net, perceptVersion, settings, identity.value],
@@ -116,7 +195,7 @@ class Percepts {
       signal,
       answer: async (shared) => {
         // Text and objects of one look come from the same frames.
-        const pictures = await (this.pictures ??= parts.frames.read({ ...request, signal: shared }))
+        const pictures = await (this.pictures ??= this.read(shared))
         if (!pictures.ok) return about(clip, pictures)
         try {
           return { ok: true, value: await see(pictures.value) }
