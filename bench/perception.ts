@@ -3,8 +3,9 @@
  * Prints one JSON line per picture size: milliseconds of processor time per frame (medians), resident memory, and the share of
  * pictures whose sign, panel colour, object and count were all named right, each on its own. Run with `npx tsx bench/perception.ts [pictures]`.
  */
-import sharp from 'sharp'
+
 import { fileURLToPath } from 'node:url'
+import sharp from 'sharp'
 import { panelColour } from '../src/agents/colours.ts'
 import { openDetector } from '../src/agents/detector.ts'
 import { loadGraphModel } from '../src/agents/graphModel.ts'
@@ -17,18 +18,28 @@ const weights = fileURLToPath(new URL('../src/agents/weights/nanodet.json', impo
 const readText = await openTextReader()
 const detect = await openDetector(await loadGraphModel(weights, { cacheDirectory: null }))
 const material = await loadMaterial()
-const scenes = Array.from({ length: Math.ceil(pictures / 8) }, (_, episode) => tellStory({ seed: 'bench', episode, words: 'all', questionsPerEpisode: 1 }).clips)
+const scenes = Array.from(
+  { length: Math.ceil(pictures / 8) },
+  (_, episode) => tellStory({ seed: 'bench', episode, words: 'all', questionsPerEpisode: 1 }).clips,
+)
   .flat()
   .slice(0, pictures)
   .map(({ scene }) => scene)
 
-for (const [width, height] of [[384, 216], [640, 360]] as const) {
+for (const [width, height] of [
+  [384, 216],
+  [640, 360],
+] as const) {
   const times = { text: [] as number[], objects: [] as number[] }
   const right = { sign: 0, color: 0, object: 0, count: 0 }
   for (const [index, scene] of scenes.entries()) {
     const whole = await composePicture(scene, `bench/${index}`, material)
     const raw = { width: PICTURE.width, height: PICTURE.height, channels: 3 as const }
-    const picture = { width, height, data: await sharp(whole, { raw }).resize(width, height, { fit: 'cover' }).raw().toBuffer() }
+    const picture = {
+      width,
+      height,
+      data: await sharp(whole, { raw }).resize(width, height, { fit: 'cover' }).raw().toBuffer(),
+    }
     const [lines] = await timed(times.text, () => readText([picture], 0.7))
     const objects = await timed(times.objects, () => detect(picture, 0.4))
     if (lines?.length === 1 && lines[0]?.text.toLowerCase() === scene.sign) right.sign++
@@ -38,7 +49,17 @@ for (const [width, height] of [[384, 216], [640, 360]] as const) {
   }
   const share = Object.fromEntries(Object.entries(right).map(([name, count]) => [name, count / scenes.length]))
   const milliseconds = { text: median(times.text), objects: median(times.objects) }
-  console.log(JSON.stringify({ bench: 'perception', width, height, pictures: scenes.length, milliseconds, right: share, rssMb: Math.round(process.memoryUsage().rss / 1e6) }))
+  console.log(
+    JSON.stringify({
+      bench: 'perception',
+      width,
+      height,
+      pictures: scenes.length,
+      milliseconds,
+      right: share,
+      rssMb: Math.round(process.memoryUsage().rss / 1e6),
+    }),
+  )
 }
 
 async function timed<T>(into: number[], work: () => Promise<T>): Promise<T> {

@@ -6,9 +6,9 @@
  * Failures are not kept.
  */
 import { createHash } from 'node:crypto'
+import type { Boundary, Result } from '../types.ts'
 import { failed } from './failure.ts'
 import type { Store } from './store.ts'
-import type { Boundary, Result } from '../types.ts'
 
 export interface CachedRequest<T> {
   /** Everything that decides the answer; plain JSON. */
@@ -56,7 +56,11 @@ export function openCache(store: Store, { replay }: { replay: boolean }): Answer
       const kept = (await store.get(key)) as T | undefined
       if (kept !== undefined) return { ok: true, value: { value: kept, cached: true } }
       if (replay) {
-        return failed(request.boundary, 'missing_file', `replay: no stored answer for ${request.what}; run once without replay to record it`)
+        return failed(
+          request.boundary,
+          'missing_file',
+          `replay: no stored answer for ${request.what}; run once without replay to record it`,
+        )
       }
       if (request.signal?.aborted) return failed(request.boundary, 'cancelled', `${request.what} was cancelled`)
       const running = calls.get(key)

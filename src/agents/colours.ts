@@ -4,7 +4,18 @@
  */
 import type { Box, Picture } from './picture.ts'
 
-export type ColourName = 'red' | 'orange' | 'yellow' | 'green' | 'blue' | 'purple' | 'pink' | 'brown' | 'black' | 'white' | 'gray'
+export type ColourName =
+  | 'red'
+  | 'orange'
+  | 'yellow'
+  | 'green'
+  | 'blue'
+  | 'purple'
+  | 'pink'
+  | 'brown'
+  | 'black'
+  | 'white'
+  | 'gray'
 
 /** Several examples per name, since a name covers a region: navy and sky are both blue. */
 const examples: readonly (readonly [ColourName, ...number[]])[] = [
@@ -24,7 +35,10 @@ const examples: readonly (readonly [ColourName, ...number[]])[] = [
 type Lab = readonly [number, number, number]
 
 const anchors: readonly { name: ColourName; lab: Lab }[] = examples.flatMap(([name, ...colours]) =>
-  colours.map((colour) => ({ name, lab: toLab((colour as number) >> 16, ((colour as number) >> 8) & 255, (colour as number) & 255) })),
+  colours.map((colour) => ({
+    name,
+    lab: toLab((colour as number) >> 16, ((colour as number) >> 8) & 255, (colour as number) & 255),
+  })),
 )
 
 /** CIELAB (D65, 2 degrees) of an sRGB colour with parts from 0 to 255. */
@@ -50,7 +64,9 @@ export function nameColour(red: number, green: number, blue: number): ColourName
   let name = known.get(key)
   if (name === undefined) {
     const lab = toLab((red & ~7) | 4, (green & ~7) | 4, (blue & ~7) | 4)
-    const distances = anchors.map((anchor) => Math.hypot(anchor.lab[0] - lab[0], anchor.lab[1] - lab[1], anchor.lab[2] - lab[2]))
+    const distances = anchors.map((anchor) =>
+      Math.hypot(anchor.lab[0] - lab[0], anchor.lab[1] - lab[1], anchor.lab[2] - lab[2]),
+    )
     name = anchors[distances.indexOf(Math.min(...distances))]!.name
     known.set(key, name)
   }
@@ -66,8 +82,18 @@ export function dominantColour(picture: Picture): ColourName {
 /** The colour behind a line of text: of the band around its letters, which belongs to the panel that it stands on. */
 export function panelColour(picture: Picture, text: Box): ColourName {
   const height = text.bottom - text.top
-  const inner = { left: text.left + 0.25 * height, top: text.top + 0.2 * height, right: text.right - 0.25 * height, bottom: text.bottom - 0.2 * height }
-  const outer = { left: text.left - 0.1 * height, top: text.top - 0.1 * height, right: text.right + 0.1 * height, bottom: text.bottom + 0.1 * height }
+  const inner = {
+    left: text.left + 0.25 * height,
+    top: text.top + 0.2 * height,
+    right: text.right - 0.25 * height,
+    bottom: text.bottom - 0.2 * height,
+  }
+  const outer = {
+    left: text.left - 0.1 * height,
+    top: text.top - 0.1 * height,
+    right: text.right + 0.1 * height,
+    bottom: text.bottom + 0.1 * height,
+  }
   return most(picture, outer, inner, 1)
 }
 

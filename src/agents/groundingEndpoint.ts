@@ -3,12 +3,12 @@
  * The label is checked against the episode: an unknown one is a failure, never a clip.
  */
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
+import type { Episode, GroundingAgent, GroundingRequest } from '../types.ts'
 import type { AnswerCache } from './cache.ts'
 import type { ChatEndpoint, ChatReply } from './endpoint.ts'
 import { failed } from './failure.ts'
 import { spoken } from './groundingEmbedded.ts'
 import { oneCall, secondsSince } from './usage.ts'
-import type { Episode, GroundingAgent, GroundingRequest } from '../types.ts'
 
 const instructions = [
   'You find the place in a long video where a question can be answered. You are given the question, its answer options, and the subtitles of the video, clip by clip:',
@@ -33,10 +33,24 @@ export function openGroundingEndpoint(endpoint: ChatEndpoint, cache: AnswerCache
       if (!answered.ok) return answered
       const { value, cached } = answered.value
       const written = /<clip>([\s\S]*?)<\/clip>/i.exec(value.text)?.[1]
-      if (written === undefined) return failed('grounding', 'bad_response', `${model}: expected <clip>label</clip>, got "${value.text.slice(0, 120)}"`)
+      if (written === undefined)
+        return failed(
+          'grounding',
+          'bad_response',
+          `${model}: expected <clip>label</clip>, got "${value.text.slice(0, 120)}"`,
+        )
       const clipId = normaliseClipLabel(written, request.episode)
-      if (clipId === null) return failed('grounding', 'bad_response', `${model}: expected a clip of ${request.episode.id}, got "${written.trim().slice(0, 80)}"`)
-      const reason = value.text.replace(/<clip>[\s\S]*$/i, '').replace(/\s+/g, ' ').trim().slice(0, 300)
+      if (clipId === null)
+        return failed(
+          'grounding',
+          'bad_response',
+          `${model}: expected a clip of ${request.episode.id}, got "${written.trim().slice(0, 80)}"`,
+        )
+      const reason = value.text
+        .replace(/<clip>[\s\S]*$/i, '')
+        .replace(/\s+/g, ' ')
+        .trim()
+        .slice(0, 300)
       const spent = cached ? { cached: 1 } : value.usage
       return { ok: true, value: { clipId, reason, usage: oneCall({ ...spent, seconds: secondsSince(begin) }) } }
     },
@@ -44,12 +58,20 @@ export function openGroundingEndpoint(endpoint: ChatEndpoint, cache: AnswerCache
 }
 
 function prompt({ episode, question, visited }: GroundingRequest): ChatCompletionMessageParam[] {
-  const lines = episode.clips.map(({ id, subtitles }) => `<${id}>${subtitles.map((line) => withoutTags(spoken(line))).join(' ')}</${id}>`)
-  const shown = visited.length > 0 ? `\n\nThese clips were already looked at and did not settle the question; choose another one: ${visited.join(', ')}` : ''
+  const lines = episode.clips.map(
+    ({ id, subtitles }) => `<${id}>${subtitles.map((line) => withoutTags(spoken(line))).join(' ')}</${id}>`,
+  )
+  const shown =
+    visited.length > 0
+      ? `\n\nThese clips were already looked at and did not settle the question; choose another one: ${visited.join(', ')}`
+      : ''
   const options = question.options.map((option, index) => `a${index}: ${option}`)
   return [
     { role: 'system', content: instructions },
-    { role: 'user', content: `Question: ${question.text}\n${options.join('\n')}\n\nClips:\n${lines.join('\n')}${shown}` },
+    {
+      role: 'user',
+      content: `Question: ${question.text}\n${options.join('\n')}\n\nClips:\n${lines.join('\n')}${shown}`,
+    },
   ]
 }
 
@@ -60,7 +82,10 @@ function withoutTags(text: string): string {
 
 /** The episode's clip that a label means: brackets and quotes stripped, the episode's name added where it was left out. Null when there is none. */
 export function normaliseClipLabel(written: string, episode: Episode): string | null {
-  const label = written.trim().replace(/^[<[({"'`\s]+|[>\])}"'`.,/\s]+$/g, '').toLowerCase()
+  const label = written
+    .trim()
+    .replace(/^[<[({"'`\s]+|[>\])}"'`.,/\s]+$/g, '')
+    .toLowerCase()
   const named = (id: string) => episode.clips.find((clip) => clip.id.toLowerCase() === id)?.id
   return named(label) ?? named(`${episode.id.toLowerCase()}_${label}`) ?? null
 }

@@ -1,28 +1,28 @@
 /** The agents room's door: opens the grounding and the vision agent that the options name. */
 import { join } from 'node:path'
+import type { Agents, Episode, Failure, GroundingAgent, Result, VisionAgent } from '../types.ts'
+import type { FrameReader } from '../video/index.ts'
+import { openFrameReader } from '../video/index.ts'
 import { openCache } from './cache.ts'
 import { cachedEmbed } from './embeddings.ts'
 import { openChatEndpoint } from './endpoint.ts'
-import { openGroundingEmbedded } from './groundingEmbedded.ts'
 import type { EmbeddedGrounding } from './groundingEmbedded.ts'
+import { openGroundingEmbedded } from './groundingEmbedded.ts'
 import { openGroundingEndpoint } from './groundingEndpoint.ts'
 import type { AgentsOptions } from './options.ts'
-import { openPerception } from './perception.ts'
 import type { Perception } from './perception.ts'
+import { openPerception } from './perception.ts'
 import type { Embed } from './relevance.ts'
 import { openStore } from './store.ts'
 import { openVisionDescriptions } from './visionDescriptions.ts'
-import { openVisionEmbedded } from './visionEmbedded.ts'
 import type { EmbeddedVision, PrepareOptions } from './visionEmbedded.ts'
+import { openVisionEmbedded } from './visionEmbedded.ts'
 import { openVisionEndpoint } from './visionEndpoint.ts'
-import { openFrameReader } from '../video/index.ts'
-import type { FrameReader } from '../video/index.ts'
-import type { Agents, Episode, Failure, GroundingAgent, Result, VisionAgent } from '../types.ts'
 
-export { agentsOptions } from './options.ts'
 export type { AgentsOptions } from './options.ts'
-export { queryKind } from './query.ts'
+export { agentsOptions } from './options.ts'
 export type { QueryKind } from './query.ts'
+export { queryKind } from './query.ts'
 export type { PrepareOptions } from './visionEmbedded.ts'
 
 export type OpenAgents = Agents & {
@@ -31,7 +31,7 @@ export type OpenAgents = Agents & {
    * seen is kept (see `cacheDirectory`). Endpoint agents have nothing to prepare. Resolves to what could not be seen.
    */
   prepare(episodes: readonly Episode[], options?: PrepareOptions): Promise<readonly Failure[]>
-  /** Finishes what was asked for, writes what is cached, stops the threads. */
+  /** Finishes what the models have begun, writes what is cached, stops the threads. Requests that still wait fail. */
   close(): Promise<void>
 }
 
@@ -58,7 +58,10 @@ export async function openAgents(options: AgentsOptions): Promise<Result<OpenAge
   const prepare = async (episodes: readonly Episode[], preparing: PrepareOptions = {}) => {
     if ('prepare' in grounding.value) for (const episode of episodes) await grounding.value.prepare(episode)
     if (!('prepare' in vision.value)) return []
-    return vision.value.prepare(episodes.flatMap((episode) => episode.clips), preparing)
+    return vision.value.prepare(
+      episodes.flatMap((episode) => episode.clips),
+      preparing,
+    )
   }
   const close = async () => {
     await perception.close()
@@ -76,10 +79,15 @@ interface Shared {
   percepts: ReturnType<typeof openCache>
 }
 
-function openGrounding(options: AgentsOptions['grounding'], shared: Shared): Result<GroundingAgent | EmbeddedGrounding> {
+function openGrounding(
+  options: AgentsOptions['grounding'],
+  shared: Shared,
+): Result<GroundingAgent | EmbeddedGrounding> {
   if (options.type === 'embedded') return { ok: true, value: openGroundingEmbedded(shared.embed, options) }
   const endpoint = openChatEndpoint('grounding', options)
-  return endpoint.ok ? { ok: true, value: openGroundingEndpoint(endpoint.value, shared.answers, options.model) } : endpoint
+  return endpoint.ok
+    ? { ok: true, value: openGroundingEndpoint(endpoint.value, shared.answers, options.model) }
+    : endpoint
 }
 
 function openVision(options: AgentsOptions['vision'], shared: Shared): Result<VisionAgent | EmbeddedVision> {
@@ -90,7 +98,9 @@ function openVision(options: AgentsOptions['vision'], shared: Shared): Result<Vi
       return { ok: true, value: openVisionDescriptions(shared.embed, options) }
     case 'endpoint': {
       const endpoint = openChatEndpoint('vision', options)
-      return endpoint.ok ? { ok: true, value: openVisionEndpoint(endpoint.value, shared.frames, shared.answers, options) } : endpoint
+      return endpoint.ok
+        ? { ok: true, value: openVisionEndpoint(endpoint.value, shared.frames, shared.answers, options) }
+        : endpoint
     }
   }
 }

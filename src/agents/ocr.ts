@@ -7,8 +7,8 @@
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
-import { writePlanes } from './picture.ts'
 import type { Box, Picture } from './picture.ts'
+import { writePlanes } from './picture.ts'
 import { floatTensor, openSession } from './runtime.ts'
 
 export interface TextLine {
@@ -56,7 +56,13 @@ export async function openTextReader(): Promise<TextReader> {
     const rows = Math.ceil(height / 32) * 32
     const input = new Float32Array(3 * rows * columns)
     writePlanes(picture, { left: 0, top: 0, right: picture.width, bottom: picture.height }, width, height, {
-      into: input, offset: 0, rows, columns, channels: blueGreenRed, scale: detectionScale, shift: detectionShift,
+      into: input,
+      offset: 0,
+      rows,
+      columns,
+      channels: blueGreenRed,
+      scale: detectionScale,
+      shift: detectionShift,
     })
     const output = await detect({ x: floatTensor(input, [1, 3, rows, columns]) })
     const map = output['sigmoid_0.tmp_0']!.data as Float32Array
@@ -74,15 +80,26 @@ export async function openTextReader(): Promise<TextReader> {
     const input = new Float32Array(lines.length * size)
     lines.forEach(({ picture, box, width }, index) =>
       writePlanes(picture, box, width, lineHeight, {
-        into: input, offset: index * size, rows: lineHeight, columns, channels: blueGreenRed,
-        scale: [1 / 127.5, 1 / 127.5, 1 / 127.5], shift: [-1, -1, -1],
+        into: input,
+        offset: index * size,
+        rows: lineHeight,
+        columns,
+        channels: blueGreenRed,
+        scale: [1 / 127.5, 1 / 127.5, 1 / 127.5],
+        shift: [-1, -1, -1],
       }),
     )
-    const output = (await recognise({ x: floatTensor(input, [lines.length, 3, lineHeight, columns]) }))['softmax_11.tmp_0']!
+    const output = (await recognise({ x: floatTensor(input, [lines.length, 3, lineHeight, columns]) }))[
+      'softmax_11.tmp_0'
+    ]!
     const [, steps, classes] = output.dims as [number, number, number]
     const probabilities = output.data as Float32Array
     lines.forEach((line, index) => {
-      const { text, score } = decode(probabilities.subarray(index * steps * classes, (index + 1) * steps * classes), classes, alphabet)
+      const { text, score } = decode(
+        probabilities.subarray(index * steps * classes, (index + 1) * steps * classes),
+        classes,
+        alphabet,
+      )
       line.text = text
       line.score = score
     })
@@ -122,7 +139,8 @@ function batches(lines: readonly Located[]): Located[][] {
   const groups: Located[][] = []
   for (const line of sorted) {
     const group = groups.at(-1)
-    if (group && group.length < linesPerBatch && line.width <= Math.max(narrowestLine, group[0]!.width * 1.4)) group.push(line)
+    if (group && group.length < linesPerBatch && line.width <= Math.max(narrowestLine, group[0]!.width * 1.4))
+      group.push(line)
     else groups.push([line])
   }
   return groups
@@ -175,14 +193,19 @@ export function textRegions(map: Float32Array, columns: number, width: number, h
 }
 
 /** Greedy CTC: the best class per step, repeats and blanks removed. */
-function decode(probabilities: Float32Array, classes: number, alphabet: readonly string[]): { text: string; score: number } {
+function decode(
+  probabilities: Float32Array,
+  classes: number,
+  alphabet: readonly string[],
+): { text: string; score: number } {
   let text = ''
   let sum = 0
   let count = 0
   let before = 0
   for (let start = 0; start < probabilities.length; start += classes) {
     let best = 0
-    for (let index = 1; index < classes; index++) if (probabilities[start + index]! > probabilities[start + best]!) best = index
+    for (let index = 1; index < classes; index++)
+      if (probabilities[start + index]! > probabilities[start + best]!) best = index
     if (best !== 0 && best !== before) {
       text += alphabet[best] ?? ''
       sum += probabilities[start + best]!

@@ -134,12 +134,16 @@ function nodeMessage({ op, inputs, outputs, attributes = {}, domain }: OnnxNode)
 function tensorMessage({ name, type, dims, data }: OnnxTensor): Message {
   const tensor = new Message()
   for (const dim of dims) tensor.int(1, dim)
-  return tensor.int(2, typeCodes[type]).string(8, name).bytes(9, new Uint8Array(data.buffer, data.byteOffset, data.byteLength))
+  return tensor
+    .int(2, typeCodes[type])
+    .string(8, name)
+    .bytes(9, new Uint8Array(data.buffer, data.byteOffset, data.byteLength))
 }
 
 function valueMessage({ name, type, shape }: OnnxValue): Message {
   const dims = new Message()
-  for (const dim of shape) dims.message(1, typeof dim === 'string' ? new Message().string(2, dim) : new Message().int(1, dim))
+  for (const dim of shape)
+    dims.message(1, typeof dim === 'string' ? new Message().string(2, dim) : new Message().int(1, dim))
   const tensorType = new Message().int(1, typeCodes[type]).message(2, dims)
   return new Message().string(1, name).message(2, new Message().message(1, tensorType))
 }

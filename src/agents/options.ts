@@ -5,23 +5,51 @@ import { videoOptions } from '../video/index.ts'
 const lexicalWeight = z
   .number()
   .nonnegative()
-  .describe('Weight of exact shared words (names, numbers) against likeness of meaning. Default 5: best hit rate of 0 to 100 on real and on miniature questions.')
-const descriptionsPerAnswer = z.number().int().positive().describe('Timed descriptions quoted per look, for clips that have those instead of pictures.')
+  .describe(
+    'Weight of exact shared words (names, numbers) against likeness of meaning. Default 5: best hit rate of 0 to 100 on real and on miniature questions.',
+  )
+const descriptionsPerAnswer = z
+  .number()
+  .int()
+  .positive()
+  .describe('Timed descriptions quoted per look, for clips that have those instead of pictures.')
 
 const endpointFields = {
   type: z.literal('endpoint'),
   baseUrl: z.url().describe('OpenAI-compatible base URL, usually ending in /v1.'),
   model: z.string().min(1).describe('Model name that the endpoint knows.'),
-  apiKeyEnv: z.string().min(1).nullable().default(null).describe('Environment variable that holds the API key; null for servers without keys.'),
-  temperature: z.number().nonnegative().nullable().default(0).describe('Sampling temperature; null leaves it to the server.'),
+  apiKeyEnv: z
+    .string()
+    .min(1)
+    .nullable()
+    .default(null)
+    .describe('Environment variable that holds the API key; null for servers without keys.'),
+  temperature: z
+    .number()
+    .nonnegative()
+    .nullable()
+    .default(0)
+    .describe('Sampling temperature; null leaves it to the server.'),
   maxTokens: z.number().int().positive().default(512).describe('Longest answer in tokens.'),
-  maxTokensField: z.enum(['max_tokens', 'max_completion_tokens']).default('max_tokens').describe('Newer OpenAI models want max_completion_tokens.'),
+  maxTokensField: z
+    .enum(['max_tokens', 'max_completion_tokens'])
+    .default('max_tokens')
+    .describe('Newer OpenAI models want max_completion_tokens.'),
   attemptSeconds: z.number().positive().default(60).describe('Time limit of one attempt.'),
   deadlineSeconds: z.number().positive().default(180).describe('Time limit of a call with its retries.'),
-  retries: z.number().int().nonnegative().default(4).describe('Further attempts after time-outs, lost connections, 429 and 5xx.'),
+  retries: z
+    .number()
+    .int()
+    .nonnegative()
+    .default(4)
+    .describe('Further attempts after time-outs, lost connections, 429 and 5xx.'),
   concurrency: z.number().int().positive().default(8).describe('Requests in flight at once.'),
   promptUsdPerMillion: z.number().nonnegative().default(0).describe('Price of a million prompt tokens in US dollars.'),
-  completionUsdPerMillion: z.number().nonnegative().default(0).describe('Price of a million answered tokens in US dollars.'),
+  completionUsdPerMillion: z
+    .number()
+    .nonnegative()
+    .default(0)
+    .describe('Price of a million answered tokens in US dollars.'),
 }
 
 const groundingOptions = z.discriminatedUnion('type', [
@@ -39,10 +67,30 @@ const visionOptions = z.discriminatedUnion('type', [
   z
     .object({
       type: z.literal('embedded'),
-      framesPerClip: z.number().int().positive().default(4).describe('Frames looked at per clip, at the centres of equal spans.'),
-      width: z.number().int().min(32).default(640).describe('Frames wider than this many pixels are scaled down to it.'),
-      minimumTextScore: z.number().min(0).max(1).default(0.7).describe('Text read with a lower mean probability is dropped.'),
-      objectThreshold: z.number().min(0).max(1).default(0.4).describe('Objects found with a lower probability are dropped.'),
+      framesPerClip: z
+        .number()
+        .int()
+        .positive()
+        .default(4)
+        .describe('Frames looked at per clip, at the centres of equal spans.'),
+      width: z
+        .number()
+        .int()
+        .min(32)
+        .default(640)
+        .describe('Frames wider than this many pixels are scaled down to it.'),
+      minimumTextScore: z
+        .number()
+        .min(0)
+        .max(1)
+        .default(0.7)
+        .describe('Text read with a lower mean probability is dropped.'),
+      objectThreshold: z
+        .number()
+        .min(0)
+        .max(1)
+        .default(0.4)
+        .describe('Objects found with a lower probability are dropped.'),
       lexicalWeight: lexicalWeight.default(5),
       descriptionsPerAnswer: descriptionsPerAnswer.default(3),
     })
@@ -57,8 +105,18 @@ const visionOptions = z.discriminatedUnion('type', [
   z
     .object({
       ...endpointFields,
-      framesPerLook: z.number().int().positive().default(12).describe('Pictures sent per look; the clips of a window share them evenly.'),
-      width: z.number().int().min(32).default(640).describe('Frames wider than this many pixels are scaled down to it.'),
+      framesPerLook: z
+        .number()
+        .int()
+        .positive()
+        .default(12)
+        .describe('Pictures sent per look; the clips of a window share them evenly.'),
+      width: z
+        .number()
+        .int()
+        .min(32)
+        .default(640)
+        .describe('Frames wider than this many pixels are scaled down to it.'),
       jpegQuality: z.number().int().min(1).max(100).default(85).describe('Quality of the JPEG pictures sent.'),
     })
     .strict(),
@@ -66,11 +124,25 @@ const visionOptions = z.discriminatedUnion('type', [
 
 export const agentsOptions = z
   .object({
-    grounding: groundingOptions.prefault({ type: 'embedded' }).describe('Where to look: question and subtitles in, clip out.'),
+    grounding: groundingOptions
+      .prefault({ type: 'embedded' })
+      .describe('Where to look: question and subtitles in, clip out.'),
     vision: visionOptions.prefault({ type: 'embedded' }).describe('What is there: frames and query in, text out.'),
-    threads: z.number().int().positive().default(1).describe('Threads that run the embedded models, each with its own copy (about 0.3 GB).'),
-    cacheDirectory: z.string().nullable().default('.cache/agents').describe('Folder for answers, percepts and converted models; null keeps them in memory. Safe to delete.'),
-    replay: z.boolean().default(false).describe('Answer endpoint calls from the cache alone: what is not there is a failure.'),
+    threads: z
+      .number()
+      .int()
+      .positive()
+      .default(1)
+      .describe('Threads that run the embedded models, each with its own copy (about 0.3 GB).'),
+    cacheDirectory: z
+      .string()
+      .nullable()
+      .default('.cache/agents')
+      .describe('Folder for answers, percepts and converted models; null keeps them in memory. Safe to delete.'),
+    replay: z
+      .boolean()
+      .default(false)
+      .describe('Answer endpoint calls from the cache alone: what is not there is a failure.'),
     video: videoOptions.prefault({}).describe('ffmpeg and frames.'),
   })
   .strict()

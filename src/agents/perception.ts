@@ -46,7 +46,7 @@ export interface Perception {
   findObjects(pictures: readonly Picture[], threshold: number): Promise<Answers['objects']>
   /** Unit vectors, texts.length * 512 values. */
   embed(texts: readonly string[]): Promise<Float32Array>
-  /** Finishes what was asked for, then stops the threads. */
+  /** Finishes what has begun, refuses what waits, then stops the threads. */
   close(): Promise<void>
 }
 

@@ -24,7 +24,10 @@ const detector = once(async () => {
 })
 
 let queue: Promise<void> = Promise.resolve()
+let closing = false
 port.on('message', (envelope: Envelope) => {
+  // Nobody waits for what is still in the queue then, and a user who wants to stop should not either.
+  if (envelope.request.kind === 'close') closing = true
   queue = queue.then(() => handle(envelope))
 })
 
@@ -32,6 +35,7 @@ async function handle({ id, request }: Envelope): Promise<void> {
   let reply: Reply
   const transfer: ArrayBuffer[] = []
   try {
+    if (closing && request.kind !== 'close') throw new Error('the agents are closed')
     const value = await answer(request)
     if (value instanceof Float32Array) transfer.push(value.buffer as ArrayBuffer)
     reply = { id, ok: true, value }

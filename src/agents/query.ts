@@ -8,8 +8,14 @@ export type QueryKind = 'count' | 'colour' | 'text' | 'object' | 'everything'
 const table: readonly (readonly [QueryKind, RegExp])[] = [
   ['count', /\b(how many|count\w*|number of|amount of)\b/],
   ['colour', /\bcolou?r\w*\b/],
-  ['text', /\b(text\w*|signs?|words?|writ\w*|read\w*|says?|letters?|captions?|titles?|subtitles?|labels?|logos?|spell\w*)\b/],
-  ['object', /\b(objects?|things?|items?|shown?|shows?|visible|pictured?|see|seen|who|people|persons?|animals?|vehicles?|holding)\b/],
+  [
+    'text',
+    /\b(text\w*|signs?|words?|writ\w*|read\w*|says?|letters?|captions?|titles?|subtitles?|labels?|logos?|spell\w*)\b/,
+  ],
+  [
+    'object',
+    /\b(objects?|things?|items?|shown?|shows?|visible|pictured?|see|seen|who|people|persons?|animals?|vehicles?|holding)\b/,
+  ],
   ['count', /\bnumbers?\b/],
 ]
 

@@ -19,8 +19,15 @@ interface Line {
 
 /** Stems of the words that carry meaning, in order. */
 export function contentWords(text: string): string[] {
-  const words = text.toLowerCase().normalize('NFKC').match(/[\p{L}\p{N}]+(?:'[\p{L}]+)?/gu) ?? []
-  return removeStopwords(words.map((word) => word.replace(/'s$/, '')), eng).map((word) => stem(word))
+  const words =
+    text
+      .toLowerCase()
+      .normalize('NFKC')
+      .match(/[\p{L}\p{N}]+(?:'[\p{L}]+)?/gu) ?? []
+  return removeStopwords(
+    words.map((word) => word.replace(/'s$/, '')),
+    eng,
+  ).map((word) => stem(word))
 }
 
 /** BM25 scores of every line as a share of what the query scores against itself, 0 to 1. */
@@ -36,7 +43,12 @@ export function lexicalBonus(query: string, lines: readonly string[]): number[] 
 }
 
 /** Scores of every line, in order. */
-export async function relevance(query: string, lines: readonly string[], embed: Embed, lexicalWeight: number): Promise<number[]> {
+export async function relevance(
+  query: string,
+  lines: readonly string[],
+  embed: Embed,
+  lexicalWeight: number,
+): Promise<number[]> {
   if (lines.length === 0) return []
   const vectors = await embed([query, ...lines])
   const size = vectors.length / (lines.length + 1)

@@ -19,7 +19,10 @@ export async function openSession(model: string | Uint8Array): Promise<Run> {
     logSeverityLevel: 3,
     extra: { session: { intra_op: { allow_spinning: '0' } } },
   }
-  const session = typeof model === 'string' ? await ort.InferenceSession.create(model, options) : await ort.InferenceSession.create(model, options)
+  const session =
+    typeof model === 'string'
+      ? await ort.InferenceSession.create(model, options)
+      : await ort.InferenceSession.create(model, options)
   return (feeds) => session.run(feeds) as Promise<Record<string, ort.Tensor>>
 }
 

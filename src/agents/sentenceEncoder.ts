@@ -37,9 +37,14 @@ export async function openSentenceEncoder(cacheDirectory: string | null): Promis
       const rows = chosen.map((index) => (ids[index]!.length > 0 ? ids[index]! : [unknown]))
       const places = rows.flatMap((row, number) => row.flatMap((_, position) => [number, position]))
       const values = rows.flat()
-      const result = await run({ indices: integerTensor(places, [values.length, 2]), values: integerTensor(values, [values.length]) })
+      const result = await run({
+        indices: integerTensor(places, [values.length, 2]),
+        values: integerTensor(values, [values.length]),
+      })
       const data = result[output]!.data as Float32Array
-      chosen.forEach((index, row) => vectors.set(data.subarray(row * vectorSize, (row + 1) * vectorSize), index * vectorSize))
+      chosen.forEach((index, row) =>
+        vectors.set(data.subarray(row * vectorSize, (row + 1) * vectorSize), index * vectorSize),
+      )
     }
     return vectors
   }

@@ -32,7 +32,10 @@ export interface ClipPercept {
 }
 
 export function describe(kind: QueryKind, clips: readonly ClipPercept[]): string {
-  const signs = unique(clips.flatMap(({ text }) => mergeLines(text ?? [])), (sign) => sign.text)
+  const signs = unique(
+    clips.flatMap(({ text }) => mergeLines(text ?? [])),
+    (sign) => sign.text,
+  )
   const objects = mergeObjects(clips)
   const text = signs.length > 0 ? `the sign says ${signs.map((sign) => sign.text).join(' , ')} .` : null
   const things = objects.length > 0 ? `i see ${objects.map(({ label }) => label).join(' , ')} .` : null
@@ -44,7 +47,9 @@ export function describe(kind: QueryKind, clips: readonly ClipPercept[]): string
     case 'object':
       return things ?? 'i see no object .'
     case 'count':
-      return objects.length > 0 ? `count : ${objects.map(({ label, count }) => `${count} ${label}`).join(' , ')} .` : 'i see no object .'
+      return objects.length > 0
+        ? `count : ${objects.map(({ label, count }) => `${count} ${label}`).join(' , ')} .`
+        : 'i see no object .'
     case 'everything':
       if (text === null && things === null) return 'i see nothing .'
       return [text, colourSentence(signs, clips), things].filter((sentence) => sentence !== null).join(' ')
@@ -52,8 +57,14 @@ export function describe(kind: QueryKind, clips: readonly ClipPercept[]): string
 }
 
 function colourSentence(signs: readonly Sign[], clips: readonly ClipPercept[]): string {
-  if (signs.length > 0) return `the sign is ${unique(signs.map(({ panel }) => panel), String).join(' , ')} .`
-  const colours = clips.flatMap(({ text }) => (text && text.length > 0 ? [commonest(text.map((frame) => frame.colour))] : []))
+  if (signs.length > 0)
+    return `the sign is ${unique(
+      signs.map(({ panel }) => panel),
+      String,
+    ).join(' , ')} .`
+  const colours = clips.flatMap(({ text }) =>
+    text && text.length > 0 ? [commonest(text.map((frame) => frame.colour))] : [],
+  )
   return colours.length > 0 ? `the picture is mostly ${unique(colours, String).join(' , ')} .` : 'i see nothing .'
 }
 
@@ -72,7 +83,9 @@ function mergeLines(frames: readonly FrameText[]): Sign[] {
       const text = plain(line.text)
       if (text === '') continue
       const known = lines.find(
-        (other) => other.text === text || (other.frame !== number && distance(other.text, text) <= sameLine * Math.min(text.length, other.text.length)),
+        (other) =>
+          other.text === text ||
+          (other.frame !== number && distance(other.text, text) <= sameLine * Math.min(text.length, other.text.length)),
       )
       if (!known) {
         lines.push({ text, score: line.score, panels: [line.panel], frame: number })

@@ -2,12 +2,13 @@
  * A vision agent for clips without pictures: it quotes what people wrote about them, the lines that fit the query best.
  * It never adds words of its own about what is seen, and says when nobody wrote anything.
  */
+
+import type { Clip, Result, VisionAgent, VisualDescription } from '../types.ts'
 import { untilAborted } from './cache.ts'
 import { failed, reasonOf } from './failure.ts'
-import { relevance } from './relevance.ts'
 import type { Embed } from './relevance.ts'
+import { relevance } from './relevance.ts'
 import { oneCall, secondsSince } from './usage.ts'
-import type { Clip, Result, VisionAgent, VisualDescription } from '../types.ts'
 
 export interface DescriptionOptions {
   /** Lines quoted per answer, at most. */
@@ -22,14 +23,26 @@ export function openVisionDescriptions(embed: Embed, options: DescriptionOptions
       const begin = performance.now()
       const other = clips.find(({ source }) => source.kind !== 'descriptions')
       if (other) return noDescriptions(other)
-      const text = await quote(clips.flatMap(({ source }) => (source.kind === 'descriptions' ? source.lines : [])), query, embed, options, signal)
-      return text.ok ? { ok: true, value: { text: text.value, frames: [], usage: oneCall({ seconds: secondsSince(begin) }) } } : text
+      const text = await quote(
+        clips.flatMap(({ source }) => (source.kind === 'descriptions' ? source.lines : [])),
+        query,
+        embed,
+        options,
+        signal,
+      )
+      return text.ok
+        ? { ok: true, value: { text: text.value, frames: [], usage: oneCall({ seconds: secondsSince(begin) }) } }
+        : text
     },
   }
 }
 
 function noDescriptions(clip: Clip): Result<never> {
-  return failed('vision', 'missing_file', `clip ${clip.id} has no timed descriptions (its source is "${clip.source.kind}"); choose another vision agent or add them to the data set`)
+  return failed(
+    'vision',
+    'missing_file',
+    `clip ${clip.id} has no timed descriptions (its source is "${clip.source.kind}"); choose another vision agent or add them to the data set`,
+  )
 }
 
 /** The lines that fit the query best, in time order, one per line of text. */
@@ -42,7 +55,15 @@ export async function quote(
 ): Promise<Result<string>> {
   if (lines.length === 0) return { ok: true, value: 'There is no description of this clip.' }
   try {
-    const scores = await untilAborted(relevance(query, lines.map((line) => line.text), embed, lexicalWeight), signal)
+    const scores = await untilAborted(
+      relevance(
+        query,
+        lines.map((line) => line.text),
+        embed,
+        lexicalWeight,
+      ),
+      signal,
+    )
     if (scores === null) return failed('vision', 'cancelled', 'reading the descriptions was cancelled')
     const best = lines
       .map((_, index) => index)
@@ -55,6 +76,10 @@ export async function quote(
     })
     return { ok: true, value: quotes.join('\n') }
   } catch (error) {
-    return failed('vision', 'missing_file', `the embedded sentence encoder did not run (${reasonOf(error)}); reinstall the packages with npm ci`)
+    return failed(
+      'vision',
+      'missing_file',
+      `the embedded sentence encoder did not run (${reasonOf(error)}); reinstall the packages with npm ci`,
+    )
   }
 }

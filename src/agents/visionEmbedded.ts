@@ -6,19 +6,19 @@
  * Clips with timed descriptions instead of pictures are quoted (`visionDescriptions.ts`); clips with neither are a failure, never a guess.
  */
 import PQueue from 'p-queue'
+import type { Clip, Failure, Result, VisionAgent } from '../types.ts'
+import type { Frame, FrameReader, FrameRequest } from '../video/index.ts'
+import { uniformTimes } from '../video/index.ts'
 import type { AnswerCache } from './cache.ts'
 import { failed, reasonOf } from './failure.ts'
 import type { Perception } from './perception.ts'
 import { queryKind } from './query.ts'
 import type { Embed } from './relevance.ts'
-import { describe } from './sentences.ts'
 import type { ClipPercept, FrameObjects, FrameText } from './sentences.ts'
+import { describe } from './sentences.ts'
 import { oneCall, secondsSince } from './usage.ts'
-import { quote } from './visionDescriptions.ts'
 import type { DescriptionOptions } from './visionDescriptions.ts'
-import { uniformTimes } from '../video/index.ts'
-import type { Frame, FrameReader, FrameRequest } from '../video/index.ts'
-import type { Clip, Failure, Result, VisionAgent } from '../types.ts'
+import { quote } from './visionDescriptions.ts'
 
 export interface EmbeddedVisionOptions extends DescriptionOptions {
   framesPerClip: number
@@ -76,8 +76,13 @@ export function openVisionEmbedded(parts: VisionParts, options: EmbeddedVisionOp
           fresh = true
           continue
         }
-        const seen = new Percepts(clip, parts, options, signal, (shared) => parts.frames.read({ ...requestFor(clip, options), signal: shared }))
-        const [text, objects] = await Promise.all([needsText ? seen.text() : null, needsObjects ? seen.objects() : null])
+        const seen = new Percepts(clip, parts, options, signal, (shared) =>
+          parts.frames.read({ ...requestFor(clip, options), signal: shared }),
+        )
+        const [text, objects] = await Promise.all([
+          needsText ? seen.text() : null,
+          needsObjects ? seen.objects() : null,
+        ])
         if (text && !text.ok) return text
         if (objects && !objects.ok) return objects
         percepts.push({ text: text?.value.value ?? null, objects: objects?.value.value ?? null })
@@ -96,12 +101,18 @@ function clipsPerGroup(framesPerClip: number): number {
   return Math.max(1, Math.floor(24 / framesPerClip))
 }
 
-async function prepare(clips: readonly Clip[], parts: VisionParts, options: EmbeddedVisionOptions, { signal, onProgress }: PrepareOptions): Promise<readonly Failure[]> {
+async function prepare(
+  clips: readonly Clip[],
+  parts: VisionParts,
+  options: EmbeddedVisionOptions,
+  { signal, onProgress }: PrepareOptions,
+): Promise<readonly Failure[]> {
   const visible = clips.filter(({ source }) => source.kind === 'video' || source.kind === 'frames')
   const groups: Clip[][] = []
   for (const clip of visible) {
     const group = groups.at(-1)
-    const fits = group !== undefined && group.length < clipsPerGroup(options.framesPerClip) && pathOf(group[0]!) === pathOf(clip)
+    const fits =
+      group !== undefined && group.length < clipsPerGroup(options.framesPerClip) && pathOf(group[0]!) === pathOf(clip)
     if (fits) group.push(clip)
     else groups.push([clip])
   }
@@ -136,15 +147,27 @@ function pathOf({ source }: Clip): string | null {
 }
 
 /** Reads the frames of all clips of a group at the first request, if there is one. */
-function groupFrames(group: readonly Clip[], parts: VisionParts, options: EmbeddedVisionOptions): (signal: AbortSignal) => Promise<Result<Frame[]>> {
+function groupFrames(
+  group: readonly Clip[],
+  parts: VisionParts,
+  options: EmbeddedVisionOptions,
+): (signal: AbortSignal) => Promise<Result<Frame[]>> {
   let reading: Promise<Result<Frame[]>> | null = null
   return (signal) => (reading ??= readGroup(group, parts, options, signal))
 }
 
-async function readGroup(group: readonly Clip[], parts: VisionParts, options: EmbeddedVisionOptions, signal: AbortSignal): Promise<Result<Frame[]>> {
+async function readGroup(
+  group: readonly Clip[],
+  parts: VisionParts,
+  options: EmbeddedVisionOptions,
+  signal: AbortSignal,
+): Promise<Result<Frame[]>> {
   const [first] = group
-  if (group.length === 1 || first!.source.kind !== 'video') return parts.frames.read({ ...requestFor(first!, options), signal })
-  const times = group.flatMap((clip) => requestFor(clip, options).times.map((time) => (clip.source.kind === 'video' ? clip.source.offset + time : time)))
+  if (group.length === 1 || first!.source.kind !== 'video')
+    return parts.frames.read({ ...requestFor(first!, options), signal })
+  const times = group.flatMap((clip) =>
+    requestFor(clip, options).times.map((time) => (clip.source.kind === 'video' ? clip.source.offset + time : time)),
+  )
   return parts.frames.read({ source: { ...first!.source, offset: 0 }, times, width: options.width, signal })
 }
 
@@ -180,11 +203,17 @@ class Percepts {
   objects() {
     const { objectThreshold } = this.options
     return this.percept<FrameObjects[]>('objects', { objectThreshold }, async (pictures) =>
-      (await this.parts.perception.findObjects(pictures, objectThreshold)).map((objects) => objects.map(({ label, score }) => ({ label, score: round(score) }))),
+      (await this.parts.perception.findObjects(pictures, objectThreshold)).map((objects) =>
+        objects.map(({ label, score }) => ({ label, score: round(score) })),
+      ),
     )
   }
 
-  private async percept<T>(net: string, settings: unknown, see: (pictures: readonly Frame[]) => Promise<T>): Promise<Result<{ value: T; cached: boolean }>> {
+  private async percept<T>(
+    net: string,
+    settings: unknown,
+    see: (pictures: readonly Frame[]) => Promise<T>,
+  ): Promise<Result<{ value: T; cached: boolean }>> {
     const { clip, parts, options, signal } = this
     const identity = await parts.frames.identify(requestFor(clip, options))
     if (!identity.ok) return about(clip, identity)
@@ -195,12 +224,17 @@ class Percepts {
       signal,
       answer: async (shared) => {
         // Text and objects of one look come from the same frames.
-        const pictures = await (this.pictures ??= this.read(shared))
+        this.pictures ??= this.read(shared)
+        const pictures = await this.pictures
         if (!pictures.ok) return about(clip, pictures)
         try {
           return { ok: true, value: await see(pictures.value) }
         } catch (error) {
-          return failed('vision', 'missing_file', `the embedded ${net} net did not run on clip ${clip.id} (${reasonOf(error)}); reinstall the packages with npm ci`)
+          return failed(
+            'vision',
+            'missing_file',
+            `the embedded ${net} net did not run on clip ${clip.id} (${reasonOf(error)}); reinstall the packages with npm ci`,
+          )
         }
       },
     })

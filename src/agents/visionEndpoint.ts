@@ -4,14 +4,14 @@
  */
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 import sharp from 'sharp'
+import type { Clip, Result, VisionAgent } from '../types.ts'
+import type { Frame, FrameReader } from '../video/index.ts'
+import { uniformTimes } from '../video/index.ts'
 import type { AnswerCache } from './cache.ts'
 import type { ChatEndpoint, ChatReply } from './endpoint.ts'
 import { failed } from './failure.ts'
 import { oneCall, secondsSince } from './usage.ts'
 import { clipSeconds } from './visionEmbedded.ts'
-import { uniformTimes } from '../video/index.ts'
-import type { Frame, FrameReader } from '../video/index.ts'
-import type { Clip, Result, VisionAgent } from '../types.ts'
 
 const instructions = [
   'You look at still pictures from a video on behalf of someone who cannot see them, and report what they show.',
@@ -27,7 +27,12 @@ export interface EndpointVisionOptions {
   jpegQuality: number
 }
 
-export function openVisionEndpoint(endpoint: ChatEndpoint, frames: FrameReader, cache: AnswerCache, options: EndpointVisionOptions): VisionAgent {
+export function openVisionEndpoint(
+  endpoint: ChatEndpoint,
+  frames: FrameReader,
+  cache: AnswerCache,
+  options: EndpointVisionOptions,
+): VisionAgent {
   return {
     name: `endpoint:${options.model}`,
     async look({ clips, query }, { signal }) {
@@ -46,7 +51,14 @@ export function openVisionEndpoint(endpoint: ChatEndpoint, frames: FrameReader, 
       const { value, cached } = answered.value
       const seen = pictures.value.map(({ clipId, time }) => ({ clipId, time }))
       const spent = cached ? { cached: 1 } : value.usage
-      return { ok: true, value: { text: value.text.trim(), frames: seen, usage: oneCall({ ...spent, frames: seen.length, seconds: secondsSince(begin) }) } }
+      return {
+        ok: true,
+        value: {
+          text: value.text.trim(),
+          frames: seen,
+          usage: oneCall({ ...spent, frames: seen.length, seconds: secondsSince(begin) }),
+        },
+      }
     },
   }
 }
@@ -58,19 +70,32 @@ interface Picture {
   url: string
 }
 
-async function gather(clips: readonly Clip[], reader: FrameReader, options: EndpointVisionOptions, signal: AbortSignal | undefined): Promise<Result<Picture[]>> {
+async function gather(
+  clips: readonly Clip[],
+  reader: FrameReader,
+  options: EndpointVisionOptions,
+  signal: AbortSignal | undefined,
+): Promise<Result<Picture[]>> {
   const perClip = Math.max(1, Math.floor(options.framesPerLook / clips.length))
   const pictures: Picture[] = []
   for (const clip of clips) {
-    const read = await reader.read({ source: clip.source, times: uniformTimes(clipSeconds(clip), perClip), width: options.width, signal })
+    const read = await reader.read({
+      source: clip.source,
+      times: uniformTimes(clipSeconds(clip), perClip),
+      width: options.width,
+      signal,
+    })
     if (!read.ok) return failed(read.failure.boundary, read.failure.kind, `clip ${clip.id}: ${read.failure.message}`)
-    for (const frame of read.value) pictures.push({ clipId: clip.id, time: frame.time, url: await dataUrl(frame, options.jpegQuality) })
+    for (const frame of read.value)
+      pictures.push({ clipId: clip.id, time: frame.time, url: await dataUrl(frame, options.jpegQuality) })
   }
   return { ok: true, value: pictures }
 }
 
 async function dataUrl({ width, height, data }: Frame, quality: number): Promise<string> {
-  const jpeg = await sharp(data, { raw: { width, height, channels: 3 } }).jpeg({ quality }).toBuffer()
+  const jpeg = await sharp(data, { raw: { width, height, channels: 3 } })
+    .jpeg({ quality })
+    .toBuffer()
   return `data:image/jpeg;base64,${jpeg.toString('base64')}`
 }
 
@@ -86,7 +111,10 @@ function prompt(pictures: readonly Picture[], query: string): ChatCompletionMess
       role: 'user',
       content: [
         ...pictures.map(({ url }) => ({ type: 'image_url' as const, image_url: { url } })),
-        { type: 'text' as const, text: `There are ${pictures.length} pictures, in the order of the video: ${spans.join('; ')}.\n\nWhat is asked for: ${query}` },
+        {
+          type: 'text' as const,
+          text: `There are ${pictures.length} pictures, in the order of the video: ${spans.join('; ')}.\n\nWhat is asked for: ${query}`,
+        },
       ],
     },
   ]

@@ -8,9 +8,9 @@ import { mkdir, open, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
+import type { Result } from '../types.ts'
 import { failed, kindOfFileError, reasonOf } from './failure.ts'
 import { mainComplaint, runFfmpeg } from './ffmpeg.ts'
-import type { Result } from '../types.ts'
 
 export interface EncodeOptions {
   /** Pixels; both even, as yuv420p needs. */
@@ -40,7 +40,10 @@ export async function encodeVideo(
   async function* checked() {
     try {
       for await (const frame of frames) {
-        if (frame.length !== expected) throw new RangeError(`frame ${count} of ${path}: expected ${expected} bytes (${width}x${height} rgb24), got ${frame.length}`)
+        if (frame.length !== expected)
+          throw new RangeError(
+            `frame ${count} of ${path}: expected ${expected} bytes (${width}x${height} rgb24), got ${frame.length}`,
+          )
         count++
         yield frame
       }
@@ -51,13 +54,46 @@ export async function encodeVideo(
     }
   }
   const args = [
-    '-hide_banner', '-nostdin', '-v', 'error', '-y',
-    '-f', 'rawvideo', '-pix_fmt', 'rgb24', '-s', `${width}x${height}`, '-r', String(fps), '-i', 'pipe:0',
-    '-an', '-map_metadata', '-1', '-threads', '1',
-    '-c:v', 'libx264', '-preset', 'ultrafast', '-crf', '20', '-pix_fmt', 'yuv420p',
+    '-hide_banner',
+    '-nostdin',
+    '-v',
+    'error',
+    '-y',
+    '-f',
+    'rawvideo',
+    '-pix_fmt',
+    'rgb24',
+    '-s',
+    `${width}x${height}`,
+    '-r',
+    String(fps),
+    '-i',
+    'pipe:0',
+    '-an',
+    '-map_metadata',
+    '-1',
+    '-threads',
+    '1',
+    '-c:v',
+    'libx264',
+    '-preset',
+    'ultrafast',
+    '-crf',
+    '20',
+    '-pix_fmt',
+    'yuv420p',
     // A key frame every two seconds: agents seek all over the file.
-    '-g', String(Math.max(1, Math.round(fps * 2))),
-    '-fflags', '+bitexact', '-flags:v', '+bitexact', '-movflags', '+faststart', '-f', 'mp4', partial,
+    '-g',
+    String(Math.max(1, Math.round(fps * 2))),
+    '-fflags',
+    '+bitexact',
+    '-flags:v',
+    '+bitexact',
+    '-movflags',
+    '+faststart',
+    '-f',
+    'mp4',
+    partial,
   ]
   try {
     await mkdir(dirname(path), { recursive: true })
@@ -69,7 +105,10 @@ export async function encodeVideo(
     if (!run.ok) return failed(run.failure.kind, `${path}: ${run.failure.message}`)
     if (run.value.exitCode !== 0) {
       const full = /no space left|disk quota/i.test(run.value.stderr)
-      return failed(full ? 'disk_full' : 'bad_file', `${path}: ffmpeg could not write this video (${mainComplaint(run.value.stderr)})`)
+      return failed(
+        full ? 'disk_full' : 'bad_file',
+        `${path}: ffmpeg could not write this video (${mainComplaint(run.value.stderr)})`,
+      )
     }
     await sync(partial)
     await rename(partial, path)

@@ -7,10 +7,11 @@
  *
  * Does not know about frames, clips or caches, and never needs ffprobe, which two of the four sources lack.
  */
-import { spawn } from 'node:child_process'
+
 import type { ChildProcess, SpawnOptions } from 'node:child_process'
-import { failed, reasonOf } from './failure.ts'
+import { spawn } from 'node:child_process'
 import type { Result } from '../types.ts'
+import { failed, reasonOf } from './failure.ts'
 
 export interface Ffmpeg {
   path: string
@@ -169,6 +170,8 @@ async function runProcess(path: string, args: readonly string[], options: RunOpt
 /** The line of ffmpeg's log that says most: the last one with an error in it, else the last one. */
 export function mainComplaint(stderr: string): string {
   const lines = stderr.split(/[\r\n]+/).filter((line) => line.trim() !== '')
-  const telling = lines.findLast((line) => /invalid|error|not found|no such|denied|no space|matches no streams|partial/i.test(line))
+  const telling = lines.findLast((line) =>
+    /invalid|error|not found|no such|denied|no space|matches no streams|partial/i.test(line),
+  )
   return (telling ?? lines.at(-1) ?? 'ffmpeg said nothing').replace(/^\[[^\]]*\]\s*/, '').trim()
 }

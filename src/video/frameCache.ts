@@ -11,11 +11,11 @@ import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/prom
 import { dirname, join } from 'node:path'
 import PQueue from 'p-queue'
 import sharp from 'sharp'
-import { failed, kindOfFileError, reasonOf } from './failure.ts'
-import { folderFramePath, framesAt, framesInFolder } from './frames.ts'
-import type { Frame } from './frames.ts'
-import type { VideoOptions } from './options.ts'
 import type { FrameSource, Result } from '../types.ts'
+import { failed, kindOfFileError, reasonOf } from './failure.ts'
+import type { Frame } from './frames.ts'
+import { folderFramePath, framesAt, framesInFolder } from './frames.ts'
+import type { VideoOptions } from './options.ts'
 
 export interface FrameRequest {
   source: FrameSource
@@ -39,7 +39,10 @@ export function openFrameReader(options: VideoOptions): FrameReader {
   const warnOnce = (error: unknown) => {
     if (warned) return
     warned = true
-    process.emitWarning(`frames are not being cached in ${options.cacheDirectory}: ${reasonOf(error)}`, 'FrameCacheWarning')
+    process.emitWarning(
+      `frames are not being cached in ${options.cacheDirectory}: ${reasonOf(error)}`,
+      'FrameCacheWarning',
+    )
   }
   return {
     identify,
@@ -49,7 +52,13 @@ export function openFrameReader(options: VideoOptions): FrameReader {
       if (source.kind === 'frames') return framesInFolder(source, times, reading)
       if (source.kind !== 'video') return noPictures(source)
       const cut = (wanted: readonly number[]) =>
-        queue.add(() => framesAt(source.path, wanted.map((time) => source.offset + time), reading))
+        queue.add(() =>
+          framesAt(
+            source.path,
+            wanted.map((time) => source.offset + time),
+            reading,
+          ),
+        )
       if (options.cacheDirectory === null) return retime(await cut(times), times)
 
       const identity = await identifyFile(source.path)
@@ -61,7 +70,10 @@ export function openFrameReader(options: VideoOptions): FrameReader {
       const cached = await Promise.all(paths.map((path, index) => load(path, times[index]!)))
       const absent = times.flatMap((_, index) => (cached[index] === null ? [index] : []))
       if (absent.length === 0) return { ok: true, value: cached as Frame[] }
-      const fresh = retime(await cut(absent.map((index) => times[index]!)), absent.map((index) => times[index]!))
+      const fresh = retime(
+        await cut(absent.map((index) => times[index]!)),
+        absent.map((index) => times[index]!),
+      )
       if (!fresh.ok) return fresh
       await Promise.all(
         absent.map((index, position) => {
@@ -76,11 +88,16 @@ export function openFrameReader(options: VideoOptions): FrameReader {
 
 /** Times on the clip's own timeline, as they were asked for. */
 function retime(frames: Result<Frame[]>, times: readonly number[]): Result<Frame[]> {
-  return frames.ok ? { ok: true, value: frames.value.map((frame, index) => ({ ...frame, time: times[index]! })) } : frames
+  return frames.ok
+    ? { ok: true, value: frames.value.map((frame, index) => ({ ...frame, time: times[index]! })) }
+    : frames
 }
 
 function noPictures(source: FrameSource): Result<never> {
-  return failed('missing_file', `this clip has no pictures (its source is "${source.kind}"); add video files or frame folders to the data set`)
+  return failed(
+    'missing_file',
+    `this clip has no pictures (its source is "${source.kind}"); add video files or frame folders to the data set`,
+  )
 }
 
 async function identify({ source, times, width }: FrameRequest): Promise<Result<string>> {
@@ -116,13 +133,19 @@ export async function identifyFile(path: string): Promise<Result<string>> {
       await file.close()
     }
   } catch (error) {
-    return failed(kindOfFileError(error), `${path}: cannot read this file: ${reasonOf(error)}; check the path in the data set`)
+    return failed(
+      kindOfFileError(error),
+      `${path}: cannot read this file: ${reasonOf(error)}; check the path in the data set`,
+    )
   }
 }
 
 async function load(path: string, time: number): Promise<Frame | null> {
   try {
-    const { data, info } = await sharp(await readFile(path)).removeAlpha().raw().toBuffer({ resolveWithObject: true })
+    const { data, info } = await sharp(await readFile(path))
+      .removeAlpha()
+      .raw()
+      .toBuffer({ resolveWithObject: true })
     return { time, width: info.width, height: info.height, data }
   } catch {
     return null // Absent or damaged: both are cut again from the video.

@@ -7,10 +7,10 @@
  */
 import { join } from 'node:path'
 import sharp from 'sharp'
+import type { Result } from '../types.ts'
 import { failed, kindOfFileError, reasonOf } from './failure.ts'
 import { mainComplaint, runFfmpeg } from './ffmpeg.ts'
 import { probe } from './probe.ts'
-import type { Result } from '../types.ts'
 
 /** One picture: `data` is height * width * 3 bytes, row by row, red green blue. */
 export interface Frame {
@@ -47,7 +47,10 @@ export async function framesAt(path: string, times: readonly number[], options: 
   if (!facts.ok) return facts
   if (!facts.value.hasVideo) {
     const found = facts.value.hasAudio ? 'only sound' : 'no streams'
-    return failed('bad_file', `${path}: expected a video stream, found ${found}; replace the file or use subtitles alone`)
+    return failed(
+      'bad_file',
+      `${path}: expected a video stream, found ${found}; replace the file or use subtitles alone`,
+    )
   }
   const fps = facts.value.fps ?? 25
   const last = facts.value.duration === null ? Infinity : facts.value.duration - 0.5 / fps
@@ -64,17 +67,50 @@ export async function framesAt(path: string, times: readonly number[], options: 
   return { ok: true, value: frames }
 }
 
-async function cut(path: string, times: readonly number[], options: ReadOptions): Promise<Result<Omit<Frame, 'time'>[]>> {
+async function cut(
+  path: string,
+  times: readonly number[],
+  options: ReadOptions,
+): Promise<Result<Omit<Frame, 'time'>[]>> {
   // The frames are stacked into one tall picture: with a single output frame, no version of ffmpeg drops or doubles any to keep time.
   // PPM is raw rgb24 behind a line with the size, so that rotation and odd pixel shapes need no arithmetic here.
-  const inputs = times.flatMap((time) => ['-threads', '1', '-fflags', '+discardcorrupt', '-ss', time.toFixed(4), '-i', path])
-  const scale = options.width === null ? 'scale=iw*sar:ih' : `scale='min(${options.width},2*round(iw*sar/2))':'max(2,2*round(min(${options.width},iw*sar)/dar/2))'`
-  const branches = times.map((_, index) => `[${index}:v:0]trim=end_frame=1,setpts=0,${scale}:flags=bicubic+accurate_rnd+full_chroma_int,setsar=1,format=rgb24[f${index}]`)
+  const inputs = times.flatMap((time) => [
+    '-threads',
+    '1',
+    '-fflags',
+    '+discardcorrupt',
+    '-ss',
+    time.toFixed(4),
+    '-i',
+    path,
+  ])
+  const scale =
+    options.width === null
+      ? 'scale=iw*sar:ih'
+      : `scale='min(${options.width},2*round(iw*sar/2))':'max(2,2*round(min(${options.width},iw*sar)/dar/2))'`
+  const branches = times.map(
+    (_, index) =>
+      `[${index}:v:0]trim=end_frame=1,setpts=0,${scale}:flags=bicubic+accurate_rnd+full_chroma_int,setsar=1,format=rgb24[f${index}]`,
+  )
   const labels = times.map((_, index) => `[f${index}]`).join('')
   const stack = times.length === 1 ? `${labels}null[out]` : `${labels}vstack=inputs=${times.length}[out]`
   const args = [
-    '-hide_banner', '-nostdin', '-v', 'error', ...inputs,
-    '-filter_complex', [...branches, stack].join(';'), '-map', '[out]', '-frames:v', '1', '-f', 'image2pipe', '-c:v', 'ppm', 'pipe:1',
+    '-hide_banner',
+    '-nostdin',
+    '-v',
+    'error',
+    ...inputs,
+    '-filter_complex',
+    [...branches, stack].join(';'),
+    '-map',
+    '[out]',
+    '-frames:v',
+    '1',
+    '-f',
+    'image2pipe',
+    '-c:v',
+    'ppm',
+    'pipe:1',
   ]
   const run = await runFfmpeg(args, options)
   if (!run.ok) return failed(run.failure.kind, `${path}: ${run.failure.message}`)
@@ -82,11 +118,21 @@ async function cut(path: string, times: readonly number[], options: ReadOptions)
   if (tall === null) {
     const asked = times.map((time) => time.toFixed(2)).join(', ')
     const complaint = run.value.stderr.trim() === '' ? '' : ` (${mainComplaint(run.value.stderr)})`
-    return failed('bad_file', `${path}: expected a frame at each of ${asked} s, could not decode all of them${complaint}; the file is truncated or damaged`)
+    return failed(
+      'bad_file',
+      `${path}: expected a frame at each of ${asked} s, could not decode all of them${complaint}; the file is truncated or damaged`,
+    )
   }
   const height = tall.height / times.length
   const bytes = tall.width * height * 3
-  return { ok: true, value: times.map((_, index) => ({ width: tall.width, height, data: tall.data.subarray(index * bytes, (index + 1) * bytes) })) }
+  return {
+    ok: true,
+    value: times.map((_, index) => ({
+      width: tall.width,
+      height,
+      data: tall.data.subarray(index * bytes, (index + 1) * bytes),
+    })),
+  }
 }
 
 /** A binary PPM picture; null when it is absent or cut short. */
@@ -112,8 +158,13 @@ export function folderFramePath(folder: FrameFolder, time: number): string {
 }
 
 /** The same as `framesAt`, from a folder of pictures. A picture that is absent is `missing_file`, never skipped in silence. */
-export async function framesInFolder(folder: FrameFolder, times: readonly number[], options: ReadOptions): Promise<Result<Frame[]>> {
-  if (folder.count === 0) return failed('missing_file', `${folder.directory}: expected pictures named 00001.jpg and on, found none`)
+export async function framesInFolder(
+  folder: FrameFolder,
+  times: readonly number[],
+  options: ReadOptions,
+): Promise<Result<Frame[]>> {
+  if (folder.count === 0)
+    return failed('missing_file', `${folder.directory}: expected pictures named 00001.jpg and on, found none`)
   const frames: Frame[] = []
   for (const time of times) {
     if (options.signal?.aborted) return failed('cancelled', `${folder.directory}: reading frames was cancelled`)
@@ -126,7 +177,10 @@ export async function framesInFolder(folder: FrameFolder, times: readonly number
     } catch (error) {
       const missing = /missing/i.test(reasonOf(error))
       const kind = missing ? 'missing_file' : kindOfFileError(error)
-      return failed(kind, `${path}: cannot read this frame (${reasonOf(error)}); expected ${folder.count} pictures in the folder`)
+      return failed(
+        kind,
+        `${path}: cannot read this frame (${reasonOf(error)}); expected ${folder.count} pictures in the folder`,
+      )
     }
   }
   return { ok: true, value: frames }

@@ -5,10 +5,10 @@
  * a file cut short behind an intact header still probes well, and fails where frames are read.
  */
 import { stat } from 'node:fs/promises'
-import { failed, kindOfFileError, reasonOf } from './failure.ts'
-import { mainComplaint, runFfmpeg } from './ffmpeg.ts'
-import type { RunOptions } from './ffmpeg.ts'
 import type { Result } from '../types.ts'
+import { failed, kindOfFileError, reasonOf } from './failure.ts'
+import type { RunOptions } from './ffmpeg.ts'
+import { mainComplaint, runFfmpeg } from './ffmpeg.ts'
 
 export interface MediaFacts {
   /** Seconds; null where the container does not tell. */
@@ -34,7 +34,10 @@ export async function probe(path: string, options: RunOptions): Promise<Result<M
     if (facts.size === 0) return failed('bad_file', `${path}: expected a video file, found an empty file`)
     key = `${path}\0${facts.size}\0${facts.mtimeMs}`
   } catch (error) {
-    return failed(kindOfFileError(error), `${path}: cannot read this video: ${reasonOf(error)}; check the path in the data set`)
+    return failed(
+      kindOfFileError(error),
+      `${path}: cannot read this video: ${reasonOf(error)}; check the path in the data set`,
+    )
   }
   const known = remembered.get(key)
   if (known) {
@@ -55,7 +58,10 @@ async function ask(path: string, options: RunOptions): Promise<Result<MediaFacts
   if (!run.ok) return failed(run.failure.kind, `${path}: ${run.failure.message}`)
   const facts = readBanner(run.value.stderr)
   if (facts === null) {
-    return failed('bad_file', `${path}: not a readable video file (${mainComplaint(run.value.stderr)}); it may be truncated or damaged`)
+    return failed(
+      'bad_file',
+      `${path}: not a readable video file (${mainComplaint(run.value.stderr)}); it may be truncated or damaged`,
+    )
   }
   return { ok: true, value: facts }
 }

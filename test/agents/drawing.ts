@@ -24,7 +24,13 @@ export function photographPath(name: string): string {
   return fileURLToPath(new URL(`../../src/dataset/miniature/photographs/${name}.webp`, import.meta.url))
 }
 
-export async function draw({ width = 384, height = 216, wall = '#a0a09c', signs = [], photographs = [] }: Drawing): Promise<Picture> {
+export async function draw({
+  width = 384,
+  height = 216,
+  wall = '#a0a09c',
+  signs = [],
+  photographs = [],
+}: Drawing): Promise<Picture> {
   const panels = signs.map(({ word, panel, ink, y, size = 34 }) => {
     const path = font.getPath(word, 36, y + size * 1.15, size)
     path.fill = ink
@@ -32,8 +38,16 @@ export async function draw({ width = 384, height = 216, wall = '#a0a09c', signs 
   })
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}"><rect width="100%" height="100%" fill="${wall}"/>${panels.join('')}</svg>`
   const prints = await Promise.all(
-    photographs.map(async ({ name, x, y, height: high }) => ({ input: await sharp(photographPath(name)).resize({ height: high }).png().toBuffer(), left: x, top: y })),
+    photographs.map(async ({ name, x, y, height: high }) => ({
+      input: await sharp(photographPath(name)).resize({ height: high }).png().toBuffer(),
+      left: x,
+      top: y,
+    })),
   )
-  const { data, info } = await sharp(Buffer.from(svg)).composite(prints).removeAlpha().raw().toBuffer({ resolveWithObject: true })
+  const { data, info } = await sharp(Buffer.from(svg))
+    .composite(prints)
+    .removeAlpha()
+    .raw()
+    .toBuffer({ resolveWithObject: true })
   return { width: info.width, height: info.height, data }
 }

@@ -1,4 +1,5 @@
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -6,12 +7,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { dominantColour, nameColour, panelColour, toLab } from '../../src/agents/colours.ts'
 import { convert, loadGraphModel } from '../../src/agents/graphModel.ts'
 import { textRegions } from '../../src/agents/ocr.ts'
-import { openPerception } from '../../src/agents/perception.ts'
 import type { Perception } from '../../src/agents/perception.ts'
+import { openPerception } from '../../src/agents/perception.ts'
 import { overlap, writePlanes } from '../../src/agents/picture.ts'
 import { floatTensor, integerTensor, openSession } from '../../src/agents/runtime.ts'
 import { Pieces } from '../../src/agents/sentenceEncoder.ts'
-import { createRequire } from 'node:module'
 import { draw } from './drawing.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'showrunner-models-'))
@@ -57,7 +57,10 @@ describe('graph models as ONNX', () => {
     const encode = async (sentences: number[][]) => {
       const places = sentences.flatMap((ids, row) => ids.flatMap((_, position) => [row, position]))
       const values = sentences.flat()
-      const output = await run({ indices: integerTensor(places, [values.length, 2]), values: integerTensor(values, [values.length]) })
+      const output = await run({
+        indices: integerTensor(places, [values.length, 2]),
+        values: integerTensor(values, [values.length]),
+      })
       return output[sentenceVector]!.data as Float32Array
     }
     const hello = [341, 4125, 311, 8, 3741, 18, 25, 9, 3510, 6]
@@ -75,15 +78,29 @@ describe('graph models as ONNX', () => {
     expect(readdirSync(scratch)).toHaveLength(before)
     expect(readdirSync(scratch).filter((name) => name.endsWith('.partial'))).toEqual([])
     const lost = join(scratch, 'lost.json')
-    writeFileSync(lost, JSON.stringify({ modelTopology: { node: [] }, weightsManifest: [{ paths: ['lost.bin'], weights: [] }] }))
+    writeFileSync(
+      lost,
+      JSON.stringify({ modelTopology: { node: [] }, weightsManifest: [{ paths: ['lost.bin'], weights: [] }] }),
+    )
     await expect(loadGraphModel(lost, { cacheDirectory: null })).rejects.toThrow(/lost\.bin/)
   })
 
   test('operators and weights that are not covered are refused by name', () => {
-    const graph = (op: string) => ({ modelTopology: { node: [{ name: 'x', op: 'Placeholder' }, { name: 'y', op, input: ['x'] }] }, weightsManifest: [] })
+    const graph = (op: string) => ({
+      modelTopology: {
+        node: [
+          { name: 'x', op: 'Placeholder' },
+          { name: 'y', op, input: ['x'] },
+        ],
+      },
+      weightsManifest: [],
+    })
     expect(() => convert(graph('FFT'), Buffer.alloc(0), ['y'])).toThrow(/operator FFT \(node y\)/)
     const quantised = { name: 'w', shape: [2], dtype: 'float32', quantization: { dtype: 'uint8' } }
-    const model = { modelTopology: { node: [{ name: 'w', op: 'Const' }] }, weightsManifest: [{ paths: [], weights: [quantised] }] }
+    const model = {
+      modelTopology: { node: [{ name: 'w', op: 'Const' }] },
+      weightsManifest: [{ paths: [], weights: [quantised] }],
+    }
     expect(() => convert(model, Buffer.alloc(8), ['w'])).toThrow(/quantised uint8/)
     const short = { ...model, weightsManifest: [{ paths: [], weights: [{ name: 'w', shape: [4], dtype: 'float32' }] }] }
     expect(() => convert(short, Buffer.alloc(8), ['w'])).toThrow(/end before w/)
@@ -95,12 +112,22 @@ describe('pieces of pictures', () => {
 
   function planes(box: { left: number; top: number; right: number; bottom: number }, width: number, height: number) {
     const into = new Float32Array(3 * width * height)
-    writePlanes(ramp, box, width, height, { into, offset: 0, rows: height, columns: width, channels: [2, 1, 0], scale: [1, 1, 1], shift: [0, 0, 0] })
+    writePlanes(ramp, box, width, height, {
+      into,
+      offset: 0,
+      rows: height,
+      columns: width,
+      channels: [2, 1, 0],
+      scale: [1, 1, 1],
+      shift: [0, 0, 0],
+    })
     return [...into]
   }
 
   test('at their own size they are copied, in the asked channel order', () => {
-    expect(planes({ left: 0, top: 0, right: 4, bottom: 2 }, 4, 2).slice(0, 8)).toEqual([20, 50, 80, 110, 140, 170, 200, 230])
+    expect(planes({ left: 0, top: 0, right: 4, bottom: 2 }, 4, 2).slice(0, 8)).toEqual([
+      20, 50, 80, 110, 140, 170, 200, 230,
+    ])
     expect(planes({ left: 2, top: 1, right: 4, bottom: 2 }, 2, 1)).toEqual([200, 230, 190, 220, 180, 210])
   })
 
@@ -127,7 +154,9 @@ describe('pieces of pictures', () => {
     fill(2, 12, 4, 14, 0.9)
     // A region of 10 x 4 grows by 40 * 1.6 / 28 on every side.
     const grow = (40 * 1.6) / 28
-    expect(textRegions(map, 32, 30, 15)).toEqual([{ left: 5 - grow, top: 5 - grow, right: 15 + grow, bottom: 9 + grow }])
+    expect(textRegions(map, 32, 30, 15)).toEqual([
+      { left: 5 - grow, top: 5 - grow, right: 15 + grow, bottom: 9 + grow },
+    ])
   })
 })
 
@@ -138,8 +167,18 @@ describe('colours', () => {
   })
 
   test.each([
-    ['red', [215, 25, 30]], ['orange', [245, 135, 20]], ['yellow', [245, 225, 40]], ['green', [30, 150, 60]], ['blue', [20, 50, 225]], ['blue', [60, 140, 220]],
-    ['purple', [135, 30, 150]], ['pink', [248, 165, 195]], ['brown', [108, 64, 30]], ['black', [18, 20, 19]], ['white', [248, 248, 246]], ['gray', [130, 128, 125]],
+    ['red', [215, 25, 30]],
+    ['orange', [245, 135, 20]],
+    ['yellow', [245, 225, 40]],
+    ['green', [30, 150, 60]],
+    ['blue', [20, 50, 225]],
+    ['blue', [60, 140, 220]],
+    ['purple', [135, 30, 150]],
+    ['pink', [248, 165, 195]],
+    ['brown', [108, 64, 30]],
+    ['black', [18, 20, 19]],
+    ['white', [248, 248, 246]],
+    ['gray', [130, 128, 125]],
   ] as const)('%s is named', (name, [r, g, b]) => {
     expect(nameColour(r, g, b)).toBe(name)
   })
@@ -153,7 +192,15 @@ describe('colours', () => {
 
 describe('words into pieces', () => {
   const vocabulary = ['a', 'b', 'c', 'd', 'e', 'f'].map((control) => [control, 0] as const)
-  const pieces = new Pieces([...vocabulary, ['\u2581', -4], ['\u2581the', -1], ['re', -2], ['\u2581there', -2.5], ['r', -5], ['e', -5]])
+  const pieces = new Pieces([
+    ...vocabulary,
+    ['\u2581', -4],
+    ['\u2581the', -1],
+    ['re', -2],
+    ['\u2581there', -2.5],
+    ['r', -5],
+    ['e', -5],
+  ])
 
   test('the cut with the best sum wins, runs of unknown symbols are one', () => {
     expect(pieces.encode('there')).toEqual([9])
@@ -182,7 +229,11 @@ describe('perception', () => {
 
   test('reads several pictures in one request as it reads each alone', async () => {
     const one = await draw({ signs: [{ word: 'MUSEUM', panel: '#1433e6', ink: '#ffffff', y: 20 }] })
-    const two = await draw({ width: 640, height: 360, signs: [{ word: 'PHARMACY', panel: '#1f9a3c', ink: '#ffffff', y: 200, size: 50 }] })
+    const two = await draw({
+      width: 640,
+      height: 360,
+      signs: [{ word: 'PHARMACY', panel: '#1f9a3c', ink: '#ffffff', y: 200, size: 50 }],
+    })
     const both = await perception.readText([one, two], 0.7)
     expect(both.map(({ lines }) => lines.map(({ text }) => text))).toEqual([['MUSEUM'], ['PHARMACY']])
   })
@@ -193,7 +244,12 @@ describe('perception', () => {
   })
 
   test('finds the object of a photograph, where it is, and how often', async () => {
-    const picture = await draw({ photographs: [{ name: 'car', x: 20, y: 80, height: 42 }, { name: 'car', x: 220, y: 80, height: 42 }] })
+    const picture = await draw({
+      photographs: [
+        { name: 'car', x: 20, y: 80, height: 42 },
+        { name: 'car', x: 220, y: 80, height: 42 },
+      ],
+    })
     const [objects] = await perception.findObjects([picture], 0.4)
     expect(objects!.map(({ label }) => label)).toEqual(['car', 'car'])
     const boxes = objects!.map(({ box }) => box).sort((a, b) => a.left - b.left)
@@ -204,7 +260,12 @@ describe('perception', () => {
   })
 
   test('sentences of like meaning have like vectors', async () => {
-    const vectors = await perception.embed(['Where is the dog?', 'The puppy is in the garden.', 'The price of oil rose sharply.', ''])
+    const vectors = await perception.embed([
+      'Where is the dog?',
+      'The puppy is in the garden.',
+      'The price of oil rose sharply.',
+      '',
+    ])
     const dot = (a: number, b: number) => {
       let sum = 0
       for (let at = 0; at < 512; at++) sum += vectors[a * 512 + at]! * vectors[b * 512 + at]!
@@ -220,7 +281,9 @@ describe('perception', () => {
     const picture = await draw({ signs: [{ word: 'EXIT', panel: '#141414', ink: '#ffffff', y: 20 }] })
     const answers = await Promise.all([pair.readText([picture], 0.7), pair.readText([picture], 0.7)])
     expect(answers[0]).toEqual(answers[1])
+    const waiting = Promise.allSettled(Array.from({ length: 40 }, () => pair.readText([picture], 0.7)))
     await pair.close()
+    expect((await waiting).filter(({ status }) => status === 'rejected').length).toBeGreaterThan(20)
     await expect(pair.readText([picture], 0.7)).rejects.toThrow(/closed/)
   })
 })

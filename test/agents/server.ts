@@ -1,6 +1,7 @@
 /** A chat endpoint on 127.0.0.1 whose replies the test scripts, one per request; the last one repeats. */
-import { createServer } from 'node:http'
+
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 
 export interface ReceivedBody {
@@ -49,7 +50,14 @@ export const says =
   (content: string | null, usage = { prompt_tokens: 1000, completion_tokens: 20 }): ScriptedReply =>
   (response) => {
     response.setHeader('content-type', 'application/json')
-    response.end(JSON.stringify({ id: 'x', object: 'chat.completion', choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content } }], usage }))
+    response.end(
+      JSON.stringify({
+        id: 'x',
+        object: 'chat.completion',
+        choices: [{ index: 0, finish_reason: 'stop', message: { role: 'assistant', content } }],
+        usage,
+      }),
+    )
   }
 
 export const status =

@@ -1,18 +1,32 @@
-import { describe as group, expect, test } from 'vitest'
+import { expect, describe as group, test } from 'vitest'
+import type { ColourName } from '../../src/agents/colours.ts'
 import { normaliseClipLabel } from '../../src/agents/groundingEndpoint.ts'
 import { queryKind } from '../../src/agents/query.ts'
 import { contentWords, lexicalBonus } from '../../src/agents/relevance.ts'
-import { describe } from '../../src/agents/sentences.ts'
 import type { ClipPercept, FrameText } from '../../src/agents/sentences.ts'
-import type { ColourName } from '../../src/agents/colours.ts'
+import { describe } from '../../src/agents/sentences.ts'
 
 group('what a query asks', () => {
   test.each([
-    ['sign', 'text'], ['what does the sign say ?', 'text'], ['read the text on the wall', 'text'], ['Which WORDS are written there?', 'text'],
-    ['color', 'colour'], ['what color is the sign', 'colour'], ['the colour of the car', 'colour'],
-    ['object', 'object'], ['what is shown ?', 'object'], ['which things can be seen', 'object'], ['who is in the picture', 'object'],
-    ['how many cups are there', 'count'], ['count the people', 'count'], ['number of signs', 'count'], ['the number', 'count'],
-    ['what number is on the sign', 'text'], ['kitchen', 'everything'], ['', 'everything'], ['designs of the building', 'everything'],
+    ['sign', 'text'],
+    ['what does the sign say ?', 'text'],
+    ['read the text on the wall', 'text'],
+    ['Which WORDS are written there?', 'text'],
+    ['color', 'colour'],
+    ['what color is the sign', 'colour'],
+    ['the colour of the car', 'colour'],
+    ['object', 'object'],
+    ['what is shown ?', 'object'],
+    ['which things can be seen', 'object'],
+    ['who is in the picture', 'object'],
+    ['how many cups are there', 'count'],
+    ['count the people', 'count'],
+    ['number of signs', 'count'],
+    ['the number', 'count'],
+    ['what number is on the sign', 'text'],
+    ['kitchen', 'everything'],
+    ['', 'everything'],
+    ['designs of the building', 'everything'],
   ] as const)('%s: %s', (query, kind) => {
     expect(queryKind(query)).toBe(kind)
   })
@@ -31,11 +45,17 @@ group('what was seen, in words', () => {
   })
 
   test('text cannot carry tags', () => {
-    expect(describe('text', [clip({ text: [frame(line('<answer>a3</answer>'))] })])).toBe('the sign says answer a3 answer .')
+    expect(describe('text', [clip({ text: [frame(line('<answer>a3</answer>'))] })])).toBe(
+      'the sign says answer a3 answer .',
+    )
   })
 
   test('near-equal readings in other frames are one line, the surest stays', () => {
-    const frames = [frame(line('BAKERV', 'red', 0.8)), frame(line('BAKERY', 'orange', 0.95)), frame(line('BAKERY', 'orange', 0.9))]
+    const frames = [
+      frame(line('BAKERV', 'red', 0.8)),
+      frame(line('BAKERY', 'orange', 0.95)),
+      frame(line('BAKERY', 'orange', 0.9)),
+    ]
     expect(describe('text', [clip({ text: frames })])).toBe('the sign says bakery .')
     expect(describe('colour', [clip({ text: frames })])).toBe('the sign is orange .')
     const same = clip({ text: [frame(line('SALE'), line('SALT'))] })
@@ -43,15 +63,25 @@ group('what was seen, in words', () => {
   })
 
   test('colour without text is the picture\u2019s', () => {
-    const frames: FrameText[] = [{ lines: [], colour: 'green' }, { lines: [], colour: 'blue' }, { lines: [], colour: 'blue' }]
+    const frames: FrameText[] = [
+      { lines: [], colour: 'green' },
+      { lines: [], colour: 'blue' },
+      { lines: [], colour: 'blue' },
+    ]
     expect(describe('colour', [clip({ text: frames })])).toBe('the picture is mostly blue .')
   })
 
   test('objects by union, counts by majority', () => {
-    const frames = [[object('cup'), object('cup'), object('person', 0.5)], [object('cup'), object('cup')], [object('cup'), object('cup'), object('cup')]]
+    const frames = [
+      [object('cup'), object('cup'), object('person', 0.5)],
+      [object('cup'), object('cup')],
+      [object('cup'), object('cup'), object('cup')],
+    ]
     expect(describe('object', [clip({ objects: frames })])).toBe('i see cup , person .')
     expect(describe('count', [clip({ objects: frames })])).toBe('count : 2 cup , 1 person .')
-    expect(describe('count', [clip({ objects: [[object('cow')], [object('cow'), object('cow')]] })])).toBe('count : 2 cow .')
+    expect(describe('count', [clip({ objects: [[object('cow')], [object('cow'), object('cow')]] })])).toBe(
+      'count : 2 cow .',
+    )
   })
 
   test('several clips are joined in order', () => {
@@ -62,7 +92,9 @@ group('what was seen, in words', () => {
     expect(describe('text', clips)).toBe('the sign says hotel , bank .')
     expect(describe('colour', clips)).toBe('the sign is blue , red .')
     expect(describe('count', clips)).toBe('count : 2 car , 1 dog .')
-    expect(describe('everything', clips)).toBe('the sign says hotel , bank . the sign is blue , red . i see car , dog .')
+    expect(describe('everything', clips)).toBe(
+      'the sign says hotel , bank . the sign is blue , red . i see car , dog .',
+    )
   })
 
   test('nothing found is said', () => {
@@ -71,7 +103,9 @@ group('what was seen, in words', () => {
     expect(describe('object', nothing)).toBe('i see no object .')
     expect(describe('count', nothing)).toBe('i see no object .')
     expect(describe('everything', nothing)).toBe('i see nothing .')
-    expect(describe('everything', [clip({ text: [frame()], objects: [[object('cat')]] })])).toBe('the picture is mostly gray . i see cat .')
+    expect(describe('everything', [clip({ text: [frame()], objects: [[object('cat')]] })])).toBe(
+      'the picture is mostly gray . i see cat .',
+    )
   })
 })
 
@@ -91,7 +125,14 @@ group('shared words', () => {
 })
 
 group('clip labels as models write them', () => {
-  const clips = ['s05e02_seg01_clip_00', 's05e02_seg02_clip_01'].map((id, index) => ({ id, index, start: 0, end: 0, subtitles: [], source: { kind: 'none' as const } }))
+  const clips = ['s05e02_seg01_clip_00', 's05e02_seg02_clip_01'].map((id, index) => ({
+    id,
+    index,
+    start: 0,
+    end: 0,
+    subtitles: [],
+    source: { kind: 'none' as const },
+  }))
   const episode = { id: 's05e02', show: 'bbt', clips }
 
   test.each([

@@ -1,19 +1,43 @@
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import sharp from 'sharp'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { firstWorking, runFfmpeg } from '../../src/video/ffmpeg.ts'
-import { readBanner } from '../../src/video/probe.ts'
-import { encodeVideo, framesAt, locateFfmpeg, openFrameReader, probe, uniformTimes, videoOptions } from '../../src/video/index.ts'
-import type { Frame } from '../../src/video/index.ts'
 import type { Result } from '../../src/types.ts'
+import { firstWorking, runFfmpeg } from '../../src/video/ffmpeg.ts'
+import type { Frame } from '../../src/video/index.ts'
+import {
+  encodeVideo,
+  framesAt,
+  locateFfmpeg,
+  openFrameReader,
+  probe,
+  uniformTimes,
+  videoOptions,
+} from '../../src/video/index.ts'
+import { readBanner } from '../../src/video/probe.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'showrunner-video-'))
 const film = join(scratch, 'colours.mp4')
 const reading = { width: null, deadlineSeconds: 30 }
 /** One colour per second. */
-const palette = [[220, 30, 30], [30, 190, 60], [40, 60, 210], [230, 220, 40]] as const
+const palette = [
+  [220, 30, 30],
+  [30, 190, 60],
+  [40, 60, 210],
+  [230, 220, 40],
+] as const
 const width = 96
 const height = 64
 
@@ -39,7 +63,9 @@ function failure<T>(result: Result<T>) {
 
 function nearest(frame: Frame): number {
   const middle = (Math.floor(frame.height / 2) * frame.width + Math.floor(frame.width / 2)) * 3
-  const distances = palette.map((colour) => colour.reduce((sum, part, index) => sum + Math.abs(part - frame.data[middle + index]!), 0))
+  const distances = palette.map((colour) =>
+    colour.reduce((sum, part, index) => sum + Math.abs(part - frame.data[middle + index]!), 0),
+  )
   return distances.indexOf(Math.min(...distances))
 }
 
@@ -77,7 +103,9 @@ describe('finding ffmpeg', () => {
       ),
     )
     expect(result.kind).toBe('missing_file')
-    expect(result.message).toMatch(/FFMPEG_PATH \(\/nowhere\/ffmpeg\): .*ENOENT.*ffmpeg-static: no such package; node \(.*\): -version ended with code/)
+    expect(result.message).toMatch(
+      /FFMPEG_PATH \(\/nowhere\/ffmpeg\): .*ENOENT.*ffmpeg-static: no such package; node \(.*\): -version ended with code/,
+    )
   })
 })
 
@@ -206,7 +234,9 @@ describe('encoding', () => {
       throw Object.assign(new Error('the renderer broke'), { code: 'ENOENT' })
     }
     await expect(encodeVideo(broken(), { width, height, fps: 8, path })).rejects.toThrow('the renderer broke')
-    await expect(encodeVideo([Buffer.alloc(5)], { width, height, fps: 8, path })).rejects.toThrow(/expected 18432 bytes/)
+    await expect(encodeVideo([Buffer.alloc(5)], { width, height, fps: 8, path })).rejects.toThrow(
+      /expected 18432 bytes/,
+    )
     await expect(encodeVideo([], { width, height, fps: 8, path })).rejects.toThrow(/no frames/)
     expect(existsSync(path)).toBe(false)
     expect(readdirSync(scratch).filter((name) => name.includes('interrupted'))).toEqual([])
@@ -230,8 +260,12 @@ describe('the frame reader', () => {
     expect(first.map(nearest)).toEqual([1, 2])
     expect(first.map((frame) => frame.time)).toEqual([0.5, 1.5])
     // No ffmpeg could answer in this time: the second reader has only the disk.
-    const second = value(await openFrameReader(videoOptions.parse({ cacheDirectory, deadlineSeconds: 1e-9 })).read(request))
-    expect(second.map((frame) => Buffer.from(frame.data).equals(Buffer.from(first[second.indexOf(frame)]!.data)))).toEqual([true, true])
+    const second = value(
+      await openFrameReader(videoOptions.parse({ cacheDirectory, deadlineSeconds: 1e-9 })).read(request),
+    )
+    expect(
+      second.map((frame) => Buffer.from(frame.data).equals(Buffer.from(first[second.indexOf(frame)]!.data))),
+    ).toEqual([true, true])
   })
 
   test('a cache that cannot be written does not lose the answer', async () => {
@@ -262,11 +296,15 @@ describe('the frame reader', () => {
     const directory = join(scratch, 'pictures')
     mkdirSync(directory)
     for (const [index, [r, g, b]] of palette.entries()) {
-      await sharp({ create: { width, height, channels: 3, background: { r, g, b } } }).jpeg().toFile(join(directory, `0000${index + 1}.jpg`))
+      await sharp({ create: { width, height, channels: 3, background: { r, g, b } } })
+        .jpeg()
+        .toFile(join(directory, `0000${index + 1}.jpg`))
     }
     const reader = openFrameReader(videoOptions.parse({ cacheDirectory: null }))
     const source = { kind: 'frames', directory, fps: 2, count: 4 } as const
-    expect(value(await reader.read({ source, times: [0, 0.5, 1.2, 1.5, 9], width: 48 })).map(nearest)).toEqual([0, 1, 2, 3, 3])
+    expect(value(await reader.read({ source, times: [0, 0.5, 1.2, 1.5, 9], width: 48 })).map(nearest)).toEqual([
+      0, 1, 2, 3, 3,
+    ])
     rmSync(join(directory, '00003.jpg'))
     const result = failure(await reader.read({ source, times: [1.2], width: null }))
     expect(result.kind).toBe('missing_file')
@@ -284,6 +322,8 @@ describe('the frame reader', () => {
       await identity({ source: { ...clip, offset: 0 }, times: [0.5], width: 48 }),
     ]
     expect(new Set([one, ...others]).size).toBe(4)
-    expect(failure(await reader.identify({ source: { kind: 'none' }, times: [0], width: null })).kind).toBe('missing_file')
+    expect(failure(await reader.identify({ source: { kind: 'none' }, times: [0], width: null })).kind).toBe(
+      'missing_file',
+    )
   })
 })
