@@ -6,9 +6,12 @@
  */
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { openAgents } from './agents/index.ts'
 import { budgetCurve } from './compare.ts'
 import { configHash, type RunConfig } from './config.ts'
+import { openDataset } from './dataset/index.ts'
 import { evaluationRollouts } from './evaluate.ts'
+import { renderMiniature } from './miniature.ts'
 import { goldFor, openRun, type OpenRun } from './open.ts'
 import { openEndpoint } from './policy/endpoint.ts'
 import { policyOptions } from './policy/options.ts'
@@ -35,6 +38,10 @@ export async function quickstart(config: RunConfig, progress: Progress, signal: 
     return { ok: true, value: state.value }
   }
 
+  for (const prepared of [config, heldOutConfig(config)]) {
+    const seen = await watch(prepared, progress, signal)
+    if (!seen.ok) return seen
+  }
   const before = await measureHeldOut(config, 'before', progress, signal)
   if (!before.ok) return before
   const trained = await train(config, progress, signal, { resume: true })
@@ -49,6 +56,31 @@ export async function quickstart(config: RunConfig, progress: Progress, signal: 
   if (!report.ok) return report
   printSummary(summary, directory, progress)
   return { ok: true, value: summary }
+}
+
+/** Lets the agents see and read a data set ahead, which is faster than clip by clip when questions come. What they saw is cached. */
+async function watch(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<void>> {
+  const { path, miniature } = config.dataset
+  if (miniature !== null) {
+    const rendered = await renderMiniature({ out: path, miniature, progress, signal })
+    if (!rendered.ok) return rendered
+  }
+  const dataset = await openDataset(path)
+  if (!dataset.ok) return dataset
+  const agents = await openAgents(config.agents)
+  if (!agents.ok) return agents
+  try {
+    const episodes = [...dataset.value.episodes.values()]
+    progress.stage(`agents watch ${path}`, episodes.reduce((sum, episode) => sum + episode.clips.length, 0))
+    const failures = await agents.value.prepare(episodes, { signal, onProgress: (done) => progress.to(done) })
+    const failure = failures[0]
+    if (failure !== undefined) return { ok: false, failure }
+    if (signal.aborted) return { ok: false, failure: { boundary: 'vision', kind: 'cancelled', message: 'stopped while the agents watched; what they saw is cached; run the same command to go on' } }
+    progress.done()
+    return { ok: true, value: undefined }
+  } finally {
+    await agents.value.close()
+  }
 }
 
 interface HeldOut {
