@@ -2,10 +2,11 @@
  * What the small base master is taught before any reinforcement: rows of token ids with a weight per target token.
  *
  * Five lessons, easiest first. `lookup`: a word, then its option label, many times over. `sentence`: one sentence that holds one
- * option's word, then that label. `binding`: which value belongs to which thing. `status`: after each observation, one word says
- * where the master stands (away: wrong clip; here: right clip, evidence not yet seen; a label: seen), tool calls are shown but not
- * taught. `reading` and `acting`: transcripts of the real system over simulated agents, with weight on the answer alone or on every
- * action; the acting teacher uses tools at random, so that when to use which tool is left for reinforcement to find.
+ * option's word, then that label. `binding`: which value belongs to which thing. `reading` and `acting` are transcripts of the real
+ * system over simulated agents, in which the master begins each turn with one word of reasoning that says where it stands
+ * (elsewhere: the evidence is not in this clip; here: it is, but was not yet seen; a label: it was seen and supports that option).
+ * Reading teaches that word alone, over tool calls that are shown but not taught. Acting teaches every token of a teacher that
+ * reasons right and then uses tools at random: when to use which tool is left for reinforcement to find.
  *
  * Stories come from a seed that no data set on disk uses and draw their answers from the training words only; the held-out words
  * occur in `lookup`, `sentence` and `binding`, never as an answer in an episode.
@@ -22,11 +23,9 @@ export interface Lesson {
   kind: LessonKind
 }
 
-export type LessonKind = 'lookup' | 'sentence' | 'binding' | 'status' | 'reading' | 'acting'
+export type LessonKind = 'lookup' | 'sentence' | 'binding' | 'reading' | 'acting'
 
-/** Marks a transcript in which the master says where it stands before it acts. */
-export const PROBE = 'probe'
-const AWAY = 'away'
+const ELSEWHERE = 'elsewhere'
 const HERE = 'here'
 
 /** Turn budgets that the master's vocabulary has a token for. */
@@ -34,6 +33,8 @@ export const MAX_TURNS = 10
 
 /** The tokenizer's special tokens, tags first: each is one token. */
 export const SPECIAL_TOKENS: readonly string[] = [
+  '<reasoning>',
+  '</reasoning>',
   '<request_grounding/>',
   '<visual_query>',
   '</visual_query>',
@@ -53,8 +54,7 @@ const LABELS = ['a0', 'a1', 'a2', 'a3', 'a4'] as const
 export const VOCABULARY: readonly string[] = [
   ...new Set([
     ...'. , : ? ! a0 a1 a2 a3 a4 1 2 3 4 5 6 7 8 9 0'.split(' '),
-    PROBE,
-    AWAY,
+    ELSEWHERE,
     HERE,
     ...FUNCTION_WORDS,
     ...Object.values(ANSWER_CLASSES).flat(),
@@ -103,7 +103,7 @@ export class Lessons {
   lookup(): Lesson {
     const words = this.dice.sample(this.dice.chance(0.5) ? this.anyClass() : ALL_ANSWERS, 5)
     const row = new RowBuilder(this.vocabulary, 'lookup')
-    row.read(`<|system|> ${PROBE} <|end|> <|user|> ${options(words)}`)
+    row.read(`<|user|> ${options(words)}`)
     for (let i = 0; i < 14; i++) {
       const j = this.dice.below(5)
       row.read(words[j] as string)
@@ -116,12 +116,11 @@ export class Lessons {
   sentence(): Lesson {
     const words = this.dice.sample(this.dice.chance(0.5) ? this.anyClass() : ALL_ANSWERS, 5)
     const row = new RowBuilder(this.vocabulary, 'sentence')
-    const probe = this.dice.chance(0.5)
-    row.read(`${probe ? `<|system|> ${PROBE} <|end|> ` : ''}<|user|> ${options(words)} <|end|> <|assistant|>`)
+    row.read(`<|user|> ${options(words)} <|end|> <|assistant|>`)
     for (let i = 0; i < 6; i++) {
       const j = this.dice.below(5)
       const before = `<|end|> <|user|> ${this.sentenceWith(words[j] as string, words)} <turns_left_${1 + this.dice.below(4)}> <|end|> <|assistant|>`
-      row.read(this.dice.chance(0.6) ? before : `${before} <answer>`)
+      row.read(`${before} ${this.dice.chance(0.7) ? '<reasoning>' : '<answer>'}`)
       row.teach(LABELS[j] as string)
     }
     return row.lesson()
@@ -132,7 +131,7 @@ export class Lessons {
     const relation = this.dice.pick(BOUND_LINES)
     const words = this.dice.sample(ANSWER_CLASSES[relation.answerClass], 5)
     const row = new RowBuilder(this.vocabulary, 'binding')
-    row.read(`<|system|> ${PROBE} <|end|> <|user|> ${options(words)}`)
+    row.read(`<|user|> ${options(words)}`)
     if (this.dice.chance(0.5)) {
       const items = this.dice.sample(ITEMS, 4)
       const values = this.dice.sample([0, 1, 2, 3, 4], 4)
@@ -153,29 +152,20 @@ export class Lessons {
           `${this.dice.pick(NAMES)} : ${relation.line(second, words[two] as string)}`,
           ...(this.dice.chance(0.5) ? [mention] : []),
         ])
-        row.read(`the ${present ? first : third} ? <|end|> <|user|> ${lines.join(' ')} <turns_left_3> <|end|> <|assistant|>`)
-        row.teach(present ? (LABELS[one] as string) : AWAY)
+        row.read(`the ${present ? first : third} ? <|end|> <|user|> ${lines.join(' ')} <turns_left_3> <|end|> <|assistant|> <reasoning>`)
+        row.teach(present ? (LABELS[one] as string) : ELSEWHERE)
       }
     }
     return row.lesson()
   }
 
-  /** Transcripts that say after each observation where the master stands; two in three follow the oracle's tool calls. */
-  async status(): Promise<Lesson> {
-    const style = this.dice.chance(2 / 3) ? 'oracle' : 'explore'
-    const turns = style === 'oracle' ? 5 : this.dice.pick([3, 4, 5, 5])
-    return this.transcript('status', style, turns)
-  }
-
-  /** Transcripts with weight on the answer alone, and only where the evidence was seen. */
+  /** Transcripts with weight on the reasoning, and on the answer where the evidence was seen; two in three follow the oracle's tool calls. */
   async reading(): Promise<Lesson> {
-    for (;;) {
-      const lesson = await this.transcript('reading', this.dice.chance(0.5) ? 'oracle' : 'explore', 5)
-      if (lesson.weights.some((weight) => weight > 0)) return lesson
-    }
+    const style = this.dice.chance(2 / 3) ? 'oracle' : 'explore'
+    return this.transcript('reading', style, style === 'oracle' ? 5 : this.dice.pick([3, 4, 5, 5]))
   }
 
-  /** Transcripts of a teacher that uses tools at random, with weight on every token of every action. */
+  /** Transcripts of a teacher that uses tools at random, with weight on every token. */
   async acting(): Promise<Lesson> {
     return this.transcript('acting', 'random', this.dice.pick([1, 2, 3, 4, 5, 5]))
   }
@@ -218,18 +208,18 @@ export class Lessons {
     gold: Gold,
   ): Lesson {
     const row = new RowBuilder(this.vocabulary, kind)
-    if (kind === 'status') row.read(`<|system|> ${PROBE} <|end|>`)
     for (const message of first) row.read(`<|${message.role}|> ${message.content} <|end|>`)
     row.read('<|assistant|>')
     outcome.turns.forEach((turn: Turn, t) => {
       const situation = situations[t] as Situation
-      if (kind === 'status') row.teach(situation.seen ? `a${gold.answer}` : situation.atGold ? HERE : AWAY)
-      if (kind === 'acting') row.teach(turn.response)
-      else if (turn.action.kind === 'answer' && situation.seen) {
+      row.push('<reasoning>', kind === 'acting')
+      row.teach(situation.seen ? `a${gold.answer}` : situation.atGold ? HERE : ELSEWHERE)
+      row.push('</reasoning>', kind === 'acting')
+      if (kind === 'reading' && turn.action.kind === 'answer' && situation.seen) {
         row.read('<answer>')
         row.teach(`a${gold.answer}`)
         row.read('</answer>')
-      } else row.read(turn.response)
+      } else row.push(turn.response, kind === 'acting')
       if (turn.observation !== null) row.read(`<|end|> <|user|> ${turn.observation} <|end|> <|assistant|>`)
     })
     return row.lesson()
@@ -400,17 +390,17 @@ class RowBuilder {
     private readonly kind: LessonKind,
   ) {}
   read(text: string): void {
-    this.push(text, 0)
+    this.push(text, false)
   }
   teach(text: string): void {
-    this.push(text, 1)
+    this.push(text, true)
   }
-  private push(text: string, weight: number): void {
+  push(text: string, taught: boolean): void {
     for (const token of splitTokens(text)) {
       const id = this.vocabulary.get(token)
       if (id === undefined) throw new Error(`lesson ${this.kind}: the vocabulary has no "${token}" (in "${text.slice(0, 80)}")`)
       this.ids.push(id)
-      this.weights.push(weight)
+      this.weights.push(taught ? 1 : 0)
     }
   }
   lesson(): Lesson {

@@ -28,7 +28,7 @@ const newLessons = (seed = 1) =>
 describe('lessons', () => {
   test('are tokenised as the master will read them, and teach something', async () => {
     const lessons = newLessons()
-    for (const kind of ['lookup', 'sentence', 'binding', 'status', 'reading', 'acting'] as const) {
+    for (const kind of ['lookup', 'sentence', 'binding', 'reading', 'acting'] as const) {
       for (let i = 0; i < 20; i++) {
         const lesson = await lessons[kind]()
         expect(tokenizer.encode(text(lesson))).toEqual(lesson.ids)
@@ -48,9 +48,9 @@ describe('lessons', () => {
   })
 
   test('the same seed gives the same lessons, another seed others', async () => {
-    const first = await newLessons(3).status()
-    expect(await newLessons(3).status()).toEqual(first)
-    expect(await newLessons(4).status()).not.toEqual(first)
+    const first = await newLessons(3).reading()
+    expect(await newLessons(3).reading()).toEqual(first)
+    expect(await newLessons(4).reading()).not.toEqual(first)
   })
 
   test('no held-out word is an option in an episode', async () => {
@@ -62,15 +62,17 @@ describe('lessons', () => {
     }
   })
 
-  test('the status word is away, here or the right label, once per turn', async () => {
+  test('the reasoning is elsewhere, here or a label, once per turn', async () => {
     const lessons = newLessons()
     const seen = new Set<string>()
     for (let i = 0; i < 100; i++) {
-      const lesson = await lessons.status()
+      const lesson = await lessons.reading()
       lesson.ids.forEach((id, t) => {
-        if ((lesson.weights[t] as number) > 0 && tokens[lesson.ids[t - 1] as number] === '<|assistant|>') seen.add(tokens[id] as string)
+        if (tokens[lesson.ids[t - 1] as number] !== '<reasoning>') return
+        expect(lesson.weights[t]).toBe(1)
+        seen.add(tokens[id] as string)
       })
     }
-    expect([...seen].sort()).toEqual(['a0', 'a1', 'a2', 'a3', 'a4', 'away', 'here'])
+    expect([...seen].sort()).toEqual(['a0', 'a1', 'a2', 'a3', 'a4', 'elsewhere', 'here'])
   })
 })
