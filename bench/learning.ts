@@ -23,7 +23,7 @@ async function learning(given: readonly number[]): Promise<void> {
   const seeds = given.length > 0 ? given : [1, 2, 3]
   const progress = createProgress()
   const signal = new AbortController().signal
-  const rows = []
+  const rows: Record<string, number>[] = []
   for (const seed of seeds) {
     const name = `learning-seed-${seed}`
     const overrides = [`seed=${seed}`, `name=${name}`]
@@ -48,8 +48,9 @@ async function learning(given: readonly number[]): Promise<void> {
     rows.push(row)
     console.log(JSON.stringify(row))
   }
-  const keys = Object.keys(rows[0] ?? {}).filter((key) => key !== 'seed') as (keyof (typeof rows)[number])[]
-  console.log(JSON.stringify({ seeds: rows.length, ...Object.fromEntries(keys.map((key) => [key, meanInterval(rows.map((row) => row[key]))])) }))
+  const keys = Object.keys(rows[0] ?? {}).filter((key) => key !== 'seed')
+  const over = keys.map((key) => [key, meanInterval(rows.map((row) => row[key] as number))])
+  console.log(JSON.stringify({ seeds: rows.length, ...Object.fromEntries(over) }))
 }
 
 function meanInterval(values: readonly number[]): { mean: number; ci95: [number, number] | null } {

@@ -22,8 +22,7 @@ export async function compareBudgets(
   progress: Progress,
   signal: AbortSignal,
 ): Promise<Result<BudgetPoint[]>> {
-  const { path, miniature, limit } = config.evaluation
-  const dataset = path === null ? config.dataset : { path, miniature, limit, split: null }
+  const dataset = config.evaluation.dataset ?? config.dataset
   const opened = await openRun({ ...config, dataset }, progress, signal)
   if (!opened.ok) return opened
   try {

@@ -5,7 +5,7 @@
 import { z } from 'zod'
 import { agentsOptions } from './agents/options.ts'
 import { configHash, readConfigFile } from './configFile.ts'
-import { miniatureOptions } from './dataset/options.ts'
+import { datasetOptions } from './dataset/options.ts'
 import { engineOptions } from './engine/options.ts'
 import { grpoOptions } from './grpo/options.ts'
 import { policyOptions } from './policy/options.ts'
@@ -16,10 +16,6 @@ import { systemsOptions } from './systems/options.ts'
 import type { Result } from './types.ts'
 
 const count = z.number().int().min(1)
-const miniature = miniatureOptions
-  .nullable()
-  .default(null)
-  .describe('Renders this miniature data set into the folder when it is not there; null: the folder must exist.')
 
 export const runConfig = z
   .object({
@@ -28,15 +24,7 @@ export const runConfig = z
       .regex(/^[a-z0-9][a-z0-9_-]*$/i, { error: 'expected letters, digits, - and _, since folders are named after it' })
       .describe('Names the run: rollouts/<name>/ and checkpoints/<name>/.'),
     seed: z.number().int().min(0).default(0).describe('Seed of everything that is random in the run.'),
-    dataset: z
-      .object({
-        path: z.string().min(1).describe('Folder of the data set.'),
-        split: z.string().min(1).nullable().default(null).describe('Which questions to read (train, val, ...); null: all.'),
-        miniature,
-        limit: count.nullable().default(null).describe('Use only so many questions; null: all.'),
-      })
-      .strict()
-      .describe('What the policy is trained on, or rollouts are generated for.'),
+    dataset: datasetOptions.describe('What the policy is trained on, or rollouts are generated for.'),
     policy: policyOptions.describe('The master: what is trained or asked.'),
     engine: engineOptions.prefault({}),
     agents: agentsOptions.prefault({}),
@@ -49,15 +37,12 @@ export const runConfig = z
         steps: count.default(100).describe('Policy updates on fresh rollouts.'),
         tasksPerStep: count.default(16).describe('Tasks per step, each with a group of trajectories.'),
         saveEvery: count.default(10).describe('Steps between checkpoints.'),
-        evaluateEvery: count.nullable().default(null).describe('Steps between evaluations; null: none while training.'),
       })
       .strict()
       .prefault({}),
     evaluation: z
       .object({
-        path: z.string().min(1).nullable().default(null).describe('Folder of the held-out data set; null: none.'),
-        miniature,
-        limit: count.nullable().default(null).describe('Use only so many questions; null: all.'),
+        dataset: datasetOptions.nullable().default(null).describe('Held-out questions; null: those of `dataset`.'),
         maxTurns: z.array(count).min(1).default([1, 2, 3, 4, 5]).describe('Step budgets K that are compared.'),
       })
       .strict()

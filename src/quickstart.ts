@@ -27,7 +27,7 @@ import { train, type TrainReport } from './train.ts'
 import type { Failure, Result, Task } from './types.ts'
 
 export async function quickstart(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<Summary>> {
-  if (config.evaluation.path === null) return fail('evaluation.path: expected the folder of a held-out data set, got null')
+  if (config.evaluation.dataset === null) return fail('evaluation.dataset: expected a held-out data set, got null')
   const directory = join('rollouts', config.name)
   const hash = configHash(config)
   const state = await stateOf(directory, hash)
@@ -106,7 +106,7 @@ async function measureHeldOut(config: RunConfig, when: 'before' | 'after', progr
 }
 
 async function heldOutRuns(config: RunConfig, run: OpenRun, when: string, progress: Progress, signal: AbortSignal): Promise<Result<HeldOut>> {
-  const tasks = answerable(run.dataset, config.evaluation.limit)
+  const tasks = answerable(run.dataset, heldOutConfig(config).dataset.limit)
   if (tasks.length === 0) return noAnswers(run.dataset.directory)
   const runs: Record<string, Run[]> = {}
   const maxTurns = Math.max(...config.evaluation.maxTurns)
@@ -140,7 +140,7 @@ async function measureTrained(config: RunConfig, progress: Progress, signal: Abo
   try {
     const heldOut = await heldOutRuns(config, run, 'after', progress, signal)
     if (!heldOut.ok) return heldOut
-    const tasks = answerable(run.dataset, config.evaluation.limit)
+    const tasks = answerable(run.dataset, heldOutConfig(config).dataset.limit)
     const budgets = await budgetCurve(config, run, tasks, config.evaluation.maxTurns, progress, signal)
     if (!budgets.ok) return budgets
     const asked = await askEndpoint(config, run, tasks[0] as Task, progress, signal)
@@ -179,8 +179,7 @@ async function askEndpoint(config: RunConfig, run: OpenRun, task: Task, progress
 }
 
 function heldOutConfig(config: RunConfig): RunConfig {
-  const { path, miniature, limit } = config.evaluation
-  return { ...config, dataset: { path: path as string, miniature, limit, split: null } }
+  return { ...config, dataset: config.evaluation.dataset ?? config.dataset }
 }
 
 function trainedConfig(config: RunConfig, { checkpoint }: TrainReport): RunConfig {
@@ -198,7 +197,7 @@ function summarise(config: RunConfig, hash: string, before: HeldOut, after: Trai
       system: config.system.name,
       'base master': config.policy.type === 'checkpoint' ? config.policy.path : config.policy.model,
       'training data': config.dataset.path,
-      'held-out data': config.evaluation.path as string,
+      'held-out data': heldOutConfig(config).dataset.path,
       'turns at most': Math.max(...config.evaluation.maxTurns),
       'group size': config.rollout.groupSize,
       'tasks per step': config.training.tasksPerStep,

@@ -25,7 +25,9 @@ policy: { type: checkpoint, path: checkpoints/tiny }
 agents: { vision: { type: embedded, framesPerClip: 1, width: 384 } }
 rollout: { groupSize: 3, budget: { turns: [1, 2, 3], tokensPerTurn: 6 } }
 training: { steps: 3, tasksPerStep: 2, saveEvery: 1 }
-evaluation: { path: datasets/heldout, miniature: { seed: 2, episodes: 2, words: all, split: heldout, questionsPerEpisode: 5 }, maxTurns: [1, 2, 3] }
+evaluation:
+  dataset: { path: datasets/heldout, miniature: { seed: 2, episodes: 2, words: all, split: heldout, questionsPerEpisode: 5 } }
+  maxTurns: [1, 2, 3]
 `,
   )
 })

@@ -1,22 +1,5 @@
-/** Options of the dataset room: which questions to read. */
+/** Options of the dataset room: which questions to read, and which miniature episodes to render. */
 import { z } from 'zod'
-
-export const datasetOptions = z
-  .object({
-    directory: z
-      .string()
-      .min(1)
-      .describe('Folder with question files, subtitles, and videos, frames or visual descriptions.'),
-    split: z
-      .string()
-      .min(1)
-      .nullable()
-      .default(null)
-      .describe('Which questions to read: what their file name says (train, val, test_public, ...); null reads all.'),
-  })
-  .strict()
-
-export type DatasetOptions = z.infer<typeof datasetOptions>
 
 export const miniatureOptions = z
   .object({
@@ -49,3 +32,22 @@ export const miniatureOptions = z
   .strict()
 
 export type MiniatureOptions = z.infer<typeof miniatureOptions>
+
+export const datasetOptions = z
+  .object({
+    path: z.string().min(1).describe('Folder with question files, subtitles, and videos, frames or visual descriptions.'),
+    split: z
+      .string()
+      .min(1)
+      .nullable()
+      .default(null)
+      .describe('Which questions to read: what their file name says (train, val, test_public, ...); null reads all.'),
+    limit: z.number().int().positive().nullable().default(null).describe('Use only so many questions; null: all.'),
+    miniature: miniatureOptions
+      .nullable()
+      .default(null)
+      .describe('Renders this miniature data set into the folder when it is not there; null: the folder must exist.'),
+  })
+  .strict()
+
+export type DatasetOptions = z.infer<typeof datasetOptions>

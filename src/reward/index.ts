@@ -22,7 +22,8 @@ export function rewardOf(
   const share = options.aggregation === 'sum' ? wellFormed : wellFormed / Math.max(1, turns)
   const format = options.alpha * share
   const answer = isCorrect(trajectory, gold) ? 1 : 0
-  const turnCost = options.turnCost === 0 ? 0 : -options.turnCost * turns
+  const pays = options.turnCost > 0 && (options.turnCostOf === 'all' || answer === 1)
+  const turnCost = pays ? -options.turnCost * turns : 0
   return { total: format + answer + turnCost, format, answer, turnCost }
 }
 

@@ -15,6 +15,12 @@ export const rewardOptions = z
         "How the format reward of the turns is aggregated: `sum` is the paper's, which pays for turns; `mean` is bounded by alpha.",
       ),
     turnCost: z.number().min(0).default(0).describe('Subtracted once per turn.'),
+    turnCostOf: z
+      .enum(['all', 'correct'])
+      .default('all')
+      .describe(
+        'Which trajectories pay for turns. `correct` only: groups divided by their own standard deviation magnify the smallest differences, and where all are wrong a cost teaches to give up at once.',
+      ),
     deadline: z
       .enum(['exclude', 'score'])
       .default('exclude')

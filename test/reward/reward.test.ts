@@ -47,6 +47,9 @@ describe('R = alpha * agg(r_fmt) + r_ans - turnCost * turns', () => {
   test('turn cost: 0.1 * 3 + 1 - 0.05 * 3 = 1.15', () => {
     const reward = rewardOf(run([true, true, true]), gold, rewardOptions.parse({ alpha: 0.1, turnCost: 0.05 }))
     expect(reward.turnCost).toBeCloseTo(-0.15, 12)
+    const correctOnly = rewardOptions.parse({ alpha: 0, turnCost: 0.05, turnCostOf: 'correct' })
+    expect(rewardOf(run([true, true, true]), gold, correctOnly).total).toBeCloseTo(0.85, 12)
+    expect(rewardOf(run([true, true, true]), { answer: (gold.answer + 1) % 5 }, correctOnly).total).toBe(0)
     expect(reward.total).toBeCloseTo(1.15, 12)
   })
   test('no turns earn nothing, in both aggregations', () => {
