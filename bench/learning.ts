@@ -5,12 +5,13 @@
  * (rendered from seed 1000 + training seed, every word allowed). Prints one JSON line per seed and one with mean and 95 % interval
  * over seeds (Student's t). Resumes what is there.
  */
+
+import { latestCheckpoint } from '../src/checkpoint/checkpoint.ts'
 import { loadConfig } from '../src/config.ts'
 import { evaluateCheckpoint } from '../src/evaluate.ts'
 import { renderMiniature } from '../src/miniature.ts'
 import { createProgress } from '../src/progress.ts'
 import { quickstart } from '../src/quickstart.ts'
-import { latestCheckpoint } from '../src/checkpoint/checkpoint.ts'
 import type { Result } from '../src/types.ts'
 
 const CONFIG = 'configs/quickstart.yaml'
@@ -30,9 +31,28 @@ async function learning(given: readonly number[]): Promise<void> {
     const config = must(await loadConfig(CONFIG, overrides))
     const summary = must(await quickstart(config, progress, signal))
     const dataset = `datasets/miniature-other-${seed}`
-    must(await renderMiniature({ out: dataset, miniature: { seed: 1000 + seed, episodes: 24, words: 'all', split: 'heldout' }, progress, signal }))
+    must(
+      await renderMiniature({
+        out: dataset,
+        miniature: { seed: 1000 + seed, episodes: 24, words: 'all', split: 'heldout' },
+        progress,
+        signal,
+      }),
+    )
     const checkpoint = (await latestCheckpoint(`checkpoints/${name}`))?.directory ?? null
-    const other = must(await evaluateCheckpoint({ checkpoint, dataset, config: CONFIG, overrides, maxTurns: 5, temperature: 0, limit: null, progress, signal }))
+    const other = must(
+      await evaluateCheckpoint({
+        checkpoint,
+        dataset,
+        config: CONFIG,
+        overrides,
+        maxTurns: 5,
+        temperature: 0,
+        limit: null,
+        progress,
+        signal,
+      }),
+    )
     const { before, after } = summary.heldOut ?? fail('the summary has no held-out measurements')
     const row = {
       seed,
@@ -42,7 +62,9 @@ async function learning(given: readonly number[]): Promise<void> {
       sampledAfter: after.sampled.accuracy,
       sampledGain: after.sampled.accuracy - before.sampled.accuracy,
       otherEpisodes: other.accuracy,
-      largestGapToOracle: Math.max(...summary.budgets.map((point) => (point.oracleAccuracy ?? Number.NaN) - point.accuracy)),
+      largestGapToOracle: Math.max(
+        ...summary.budgets.map((point) => (point.oracleAccuracy ?? Number.NaN) - point.accuracy),
+      ),
       trainingSeconds: summary.training?.seconds ?? Number.NaN,
     }
     rows.push(row)

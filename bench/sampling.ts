@@ -15,12 +15,33 @@ const groupSize = 8
 const words = Array.from({ length: 340 }, (_, i) => `word${i}`)
 const files = buildWordTokenizer(words, ['<answer>', '</answer>'])
 const vocab_size = 350
-const shape = { vocab_size, hidden_size: 128, intermediate_size: 256, num_hidden_layers: 4, num_attention_heads: 4, num_key_value_heads: 4, rope_theta: 10_000 }
-const config = { ...shape, model_type: 'qwen2', rms_norm_eps: 1e-6, tie_word_embeddings: true, max_position_embeddings: 512 }
+const shape = {
+  vocab_size,
+  hidden_size: 128,
+  intermediate_size: 256,
+  num_hidden_layers: 4,
+  num_attention_heads: 4,
+  num_key_value_heads: 4,
+  rope_theta: 10_000,
+}
+const config = {
+  ...shape,
+  model_type: 'qwen2',
+  rms_norm_eps: 1e-6,
+  tie_word_embeddings: true,
+  max_position_embeddings: 512,
+}
 const weights = initializeWeights(shape, { seed: 1, embeddingScale: 0.1, previousTokenHeads: 2 })
 
 const opened = await openPolicy(
-  { config, weights, tokenizer: files.tokenizerJson, tokenizerConfig: files.tokenizerConfig, chatTemplate: files.chatTemplate, generationConfig: null },
+  {
+    config,
+    weights,
+    tokenizer: files.tokenizerJson,
+    tokenizerConfig: files.tokenizerConfig,
+    chatTemplate: files.chatTemplate,
+    generationConfig: null,
+  },
   { threads: 2, memoryArena: true },
   { name: 'bench', rows: 128, cacheTokens: 65_536 },
 )
@@ -29,7 +50,8 @@ const policy = opened.value
 
 async function converse(repetition: number, conversation: number): Promise<void> {
   const group = Math.floor(conversation / groupSize)
-  const text = (offset: number, length: number) => Array.from({ length }, (_, i) => words[(group * 7 + offset * 13 + i * 3) % words.length]).join(' ')
+  const text = (offset: number, length: number) =>
+    Array.from({ length }, (_, i) => words[(group * 7 + offset * 13 + i * 3) % words.length]).join(' ')
   let ids = policy.tokenizer.encodePrompt([{ role: 'user', content: text(0, 57) }])
   const session = `${repetition}/${conversation}`
   for (let turn = 0; turn < turns; turn++) {
@@ -41,7 +63,11 @@ async function converse(repetition: number, conversation: number): Promise<void>
       session,
     })
     if (!generated.ok) throw new Error(generated.failure.message)
-    ids = [...ids, ...generated.value.tokenIds!, ...policy.tokenizer.encodeContinuation([{ role: 'user', content: text(conversation + turn, 27) }])]
+    ids = [
+      ...ids,
+      ...generated.value.tokenIds!,
+      ...policy.tokenizer.encodeContinuation([{ role: 'user', content: text(conversation + turn, 27) }]),
+    ]
   }
   policy.endSession(session)
 }
@@ -52,7 +78,19 @@ for (let repetition = 0; repetition < repetitions; repetition++) {
   await Promise.all(Array.from({ length: conversations }, (_, conversation) => converse(repetition, conversation)))
   const seconds = (performance.now() - begin) / 1000
   const after = policy.statistics()
-  console.log(JSON.stringify({ bench: 'sampling', conversations, turns, seconds: Number(seconds.toFixed(3)), runs: after.runs - before.runs, tokens: after.tokens - before.tokens, paddedTokens: after.paddedTokens - before.paddedTokens, pages: after.pages, residentMiB: Math.round(process.memoryUsage().rss / 2 ** 20) }))
+  console.log(
+    JSON.stringify({
+      bench: 'sampling',
+      conversations,
+      turns,
+      seconds: Number(seconds.toFixed(3)),
+      runs: after.runs - before.runs,
+      tokens: after.tokens - before.tokens,
+      paddedTokens: after.paddedTokens - before.paddedTokens,
+      pages: after.pages,
+      residentMiB: Math.round(process.memoryUsage().rss / 2 ** 20),
+    }),
+  )
   before = after
   policy.bumpVersion(repetition + 1)
 }

@@ -33,7 +33,10 @@ const random = seedrandom('bench')
 const weights = new Map(
   [...weightShapes(config)].map(([name, shape]) => {
     const length = shape.reduce((a, b) => a * b)
-    return [name, { shape, data: Float32Array.from({ length }, () => (name.includes('norm') ? 1 : 0.08 * (random() - 0.5))) }]
+    return [
+      name,
+      { shape, data: Float32Array.from({ length }, () => (name.includes('norm') ? 1 : 0.08 * (random() - 0.5))) },
+    ]
   }),
 )
 
@@ -41,7 +44,9 @@ const weights = new Map(
 function sequences(): { ids: number[]; mask: (0 | 1)[] }[] {
   const rows: { ids: number[]; mask: (0 | 1)[] }[] = []
   for (let tokens = 0; tokens < TOKENS_PER_STEP; tokens += rows.at(-1)!.ids.length) {
-    const ids = Array.from({ length: 100 + Math.floor(random() * 150) }, () => Math.floor(random() * config.vocabularySize))
+    const ids = Array.from({ length: 100 + Math.floor(random() * 150) }, () =>
+      Math.floor(random() * config.vocabularySize),
+    )
     rows.push({ ids, mask: ids.map((_, t) => (t > 0 && (random() < TARGET_SHARE || t === ids.length - 1) ? 1 : 0)) })
   }
   return rows
@@ -62,11 +67,23 @@ async function measure(kind: string, step: (rows: ReturnType<typeof sequences>) 
   }
   rates.sort((a, b) => a - b)
   const peakMegabytes = Math.round(process.resourceUsage().maxRSS / 1024)
-  console.log(JSON.stringify({ kind, threads, tokensPerSecond: { median: Math.round(rates[rates.length >> 1]!), best: Math.round(rates.at(-1)!) }, peakMegabytes }))
+  console.log(
+    JSON.stringify({
+      kind,
+      threads,
+      tokensPerSecond: { median: Math.round(rates[rates.length >> 1]!), best: Math.round(rates.at(-1)!) },
+      peakMegabytes,
+    }),
+  )
 }
 
 await measure('supervised', (rows) =>
-  superviseBatch(trainer, rows.map(({ ids, mask }) => ({ ids, weights: mask })), supervisedOptions.parse({}), { totalSteps: steps }),
+  superviseBatch(
+    trainer,
+    rows.map(({ ids, mask }) => ({ ids, weights: mask })),
+    supervisedOptions.parse({}),
+    { totalSteps: steps },
+  ),
 )
 await measure('grpo', (rows) =>
   updatePolicy(

@@ -5,7 +5,7 @@
 import { join } from 'node:path'
 import type { RunConfig } from './config.ts'
 import { evaluationRollouts } from './evaluate.ts'
-import { openRun, type OpenRun } from './open.ts'
+import { type OpenRun, openRun } from './open.ts'
 import type { Progress } from './progress.ts'
 import { measure } from './report/summarize.ts'
 import type { Summary } from './report/summary.ts'
@@ -26,7 +26,14 @@ export async function compareBudgets(
   const opened = await openRun({ ...config, dataset }, progress, signal)
   if (!opened.ok) return opened
   try {
-    return await budgetCurve(config, opened.value, answerable(opened.value.dataset, dataset.limit), maxTurns, progress, signal)
+    return await budgetCurve(
+      config,
+      opened.value,
+      answerable(opened.value.dataset, dataset.limit),
+      maxTurns,
+      progress,
+      signal,
+    )
   } finally {
     await opened.value.close()
   }
@@ -69,7 +76,16 @@ export async function budgetCurve(
     const ceiling = oracle === null ? null : await at(oracle, 'oracle')
     if (ceiling !== null && !ceiling.ok) return ceiling
     const { n, accuracy, accuracyCi95, meanTurns, meanTokens, secondsPerQuestion } = policy.value
-    points.push({ maxTurns: K, n, accuracy, accuracyCi95, meanTurns, meanTokens, secondsPerQuestion, oracleAccuracy: ceiling?.value.accuracy ?? null })
+    points.push({
+      maxTurns: K,
+      n,
+      accuracy,
+      accuracyCi95,
+      meanTurns,
+      meanTokens,
+      secondsPerQuestion,
+      oracleAccuracy: ceiling?.value.accuracy ?? null,
+    })
   }
   progress.done()
   return { ok: true, value: points }

@@ -47,7 +47,13 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
     if (tasks.length === 0) return noAnswers(config.dataset.path)
     progress.stage('evaluating', tasks.length)
     const runs: Run[] = []
-    const streamed = rolloutStream(tasks, { ...run, options: evaluationRollouts(config, maxTurns, temperature), step: 0, runSeed: config.seed, signal })
+    const streamed = rolloutStream(tasks, {
+      ...run,
+      options: evaluationRollouts(config, maxTurns, temperature),
+      step: 0,
+      runSeed: config.seed,
+      signal,
+    })
     for await (const group of streamed) {
       for (const trajectory of group.trajectories) {
         runs.push(runOf(scoreTrajectory(trajectory, goldFor(run.dataset, group.task), config.reward)))
@@ -56,7 +62,14 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
     }
     progress.done()
     if (signal.aborted) {
-      return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `evaluation was stopped after ${runs.length} of ${tasks.length} questions` } }
+      return {
+        ok: false,
+        failure: {
+          boundary: 'policy',
+          kind: 'cancelled',
+          message: `evaluation was stopped after ${runs.length} of ${tasks.length} questions`,
+        },
+      }
     }
     return { ok: true, value: measure(runs) }
   } finally {
@@ -65,11 +78,17 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
 }
 
 /** One trajectory per question at this budget, the rest as in training. */
-export function evaluationRollouts(config: Pick<RunConfig, 'rollout'>, maxTurns: number, temperature: number): RolloutOptions {
+export function evaluationRollouts(
+  config: Pick<RunConfig, 'rollout'>,
+  maxTurns: number,
+  temperature: number,
+): RolloutOptions {
   return { ...config.rollout, groupSize: 1, temperature, budget: { ...config.rollout.budget, turns: maxTurns } }
 }
 
 /** The configuration's policy, or one like it, with this checkpoint's weights. */
 export function checkpointPolicy(config: RunConfig, path: string): RunConfig['policy'] {
-  return config.policy.type === 'checkpoint' ? { ...config.policy, path } : { type: 'checkpoint', path, rows: 128, cacheTokens: 65_536 }
+  return config.policy.type === 'checkpoint'
+    ? { ...config.policy, path }
+    : { type: 'checkpoint', path, rows: 128, cacheTokens: 65_536 }
 }

@@ -16,9 +16,17 @@ export interface RenderOptions {
 export async function renderMiniature({ out, miniature, progress, signal }: RenderOptions): Promise<Result<void>> {
   const options = miniatureOptions.parse(miniature)
   progress.stage(`rendering ${out}`, options.episodes)
-  const written = await writeMiniature({ ...options, out, encode: encodeVideo, signal, onProgress: (done) => progress.to(done) })
+  const written = await writeMiniature({
+    ...options,
+    out,
+    encode: encodeVideo,
+    signal,
+    onProgress: (done) => progress.to(done),
+  })
   if (!written.ok) return written
   const { episodes, clips, questions, seconds } = written.value
-  progress.done(`${written.value.written ? '' : 'was there already: '}${episodes} episodes, ${clips} clips, ${questions} questions, ${Math.round(seconds)} s of video`)
+  progress.done(
+    `${written.value.written ? '' : 'was there already: '}${episodes} episodes, ${clips} clips, ${questions} questions, ${Math.round(seconds)} s of video`,
+  )
   return { ok: true, value: undefined }
 }

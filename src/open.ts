@@ -2,12 +2,12 @@
  * Opens what a configuration names: data set, policy, agents, system. Everything that a command runs with comes from here, so that
  * training, rollouts and evaluation differ in nothing else. Runs no system.
  */
-import { openAgents, type OpenAgents } from './agents/index.ts'
+import { type OpenAgents, openAgents } from './agents/index.ts'
 import { type Checkpoint, loadCheckpoint } from './checkpoint/checkpoint.ts'
 import type { RunConfig } from './config.ts'
 import { type Dataset, openDataset } from './dataset/index.ts'
-import { type EmbeddedPolicy, openPolicy } from './policy/embedded.ts'
 import { renderMiniature } from './miniature.ts'
+import { type EmbeddedPolicy, openPolicy } from './policy/embedded.ts'
 import { openEndpoint } from './policy/endpoint.ts'
 import type { Progress } from './progress.ts'
 import { createSystem } from './systems/index.ts'
@@ -59,7 +59,9 @@ export async function openRun(config: RunConfig, progress: Progress, signal: Abo
   }
 }
 
-async function openMaster(config: Pick<RunConfig, 'policy' | 'engine' | 'name'>): Promise<Result<Pick<OpenRun, 'policy' | 'trainable'>>> {
+async function openMaster(
+  config: Pick<RunConfig, 'policy' | 'engine' | 'name'>,
+): Promise<Result<Pick<OpenRun, 'policy' | 'trainable'>>> {
   if (config.policy.type === 'endpoint') {
     const endpoint = openEndpoint(config.policy)
     return endpoint.ok ? { ok: true, value: { policy: endpoint.value, trainable: null } } : endpoint

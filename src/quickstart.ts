@@ -12,18 +12,18 @@ import { configHash, type RunConfig } from './config.ts'
 import { openDataset } from './dataset/index.ts'
 import { evaluationRollouts } from './evaluate.ts'
 import { renderMiniature } from './miniature.ts'
-import { goldFor, openRun, type OpenRun } from './open.ts'
+import { goldFor, type OpenRun, openRun } from './open.ts'
 import { openEndpoint } from './policy/endpoint.ts'
 import { policyOptions } from './policy/options.ts'
 import type { Progress } from './progress.ts'
-import { accuracyGain, actionPatterns, measure, regrounding, type Run } from './report/summarize.ts'
+import { accuracyGain, actionPatterns, measure, type Run, regrounding } from './report/summarize.ts'
 import type { Summary } from './report/summary.ts'
 import { writeReport } from './report/write.ts'
 import { scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
 import { answerable, noAnswers, readRuns, rolloutsInto } from './rollouts.ts'
 import { startServer } from './serve/open.ts'
-import { train, type TrainReport } from './train.ts'
+import { type TrainReport, train } from './train.ts'
 import type { Failure, Result, Task } from './types.ts'
 
 export async function quickstart(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<Summary>> {
@@ -33,7 +33,9 @@ export async function quickstart(config: RunConfig, progress: Progress, signal: 
   const state = await stateOf(directory, hash)
   if (!state.ok) return state
   if (state.value !== null) {
-    progress.line(`nothing to do: ${join(directory, 'summary.json')} is there; delete ${directory} and checkpoints/${config.name} to run again`)
+    progress.line(
+      `nothing to do: ${join(directory, 'summary.json')} is there; delete ${directory} and checkpoints/${config.name} to run again`,
+    )
     printSummary(state.value, directory, progress)
     return { ok: true, value: state.value }
   }
@@ -71,11 +73,22 @@ async function watch(config: RunConfig, progress: Progress, signal: AbortSignal)
   if (!agents.ok) return agents
   try {
     const episodes = [...dataset.value.episodes.values()]
-    progress.stage(`agents watch ${path}`, episodes.reduce((sum, episode) => sum + episode.clips.length, 0))
+    progress.stage(
+      `agents watch ${path}`,
+      episodes.reduce((sum, episode) => sum + episode.clips.length, 0),
+    )
     const failures = await agents.value.prepare(episodes, { signal, onProgress: (done) => progress.to(done) })
     const failure = failures[0]
     if (failure !== undefined) return { ok: false, failure }
-    if (signal.aborted) return { ok: false, failure: { boundary: 'vision', kind: 'cancelled', message: 'stopped while the agents watched; what they saw is cached; run the same command to go on' } }
+    if (signal.aborted)
+      return {
+        ok: false,
+        failure: {
+          boundary: 'vision',
+          kind: 'cancelled',
+          message: 'stopped while the agents watched; what they saw is cached; run the same command to go on',
+        },
+      }
     progress.done()
     return { ok: true, value: undefined }
   } finally {
@@ -95,7 +108,12 @@ interface Trained extends HeldOut {
 }
 
 /** One greedy and one sampled run per held-out question, stored under `heldout/<when>-<mode>/`. */
-async function measureHeldOut(config: RunConfig, when: 'before' | 'after', progress: Progress, signal: AbortSignal): Promise<Result<HeldOut>> {
+async function measureHeldOut(
+  config: RunConfig,
+  when: 'before' | 'after',
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<Result<HeldOut>> {
   const run = await openRun(heldOutConfig(config), progress, signal)
   if (!run.ok) return run
   try {
@@ -105,13 +123,24 @@ async function measureHeldOut(config: RunConfig, when: 'before' | 'after', progr
   }
 }
 
-async function heldOutRuns(config: RunConfig, run: OpenRun, when: string, progress: Progress, signal: AbortSignal): Promise<Result<HeldOut>> {
+async function heldOutRuns(
+  config: RunConfig,
+  run: OpenRun,
+  when: string,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<Result<HeldOut>> {
   const tasks = answerable(run.dataset, heldOutConfig(config).dataset.limit)
   if (tasks.length === 0) return noAnswers(run.dataset.directory)
   const runs: Record<string, Run[]> = {}
   const maxTurns = Math.max(...config.evaluation.maxTurns)
   progress.stage(`held-out questions, ${when} training`, 2 * tasks.length)
-  for (const [i, [mode, temperature]] of ([['greedy', 0], ['sampled', 1]] as const).entries()) {
+  for (const [i, [mode, temperature]] of (
+    [
+      ['greedy', 0],
+      ['sampled', 1],
+    ] as const
+  ).entries()) {
     const directory = join('rollouts', config.name, 'heldout', `${when}-${mode}`)
     const stored = await rolloutsInto(directory, true, {
       ...run,
@@ -152,7 +181,13 @@ async function measureTrained(config: RunConfig, progress: Progress, signal: Abo
 }
 
 /** Serves the trained checkpoint on this machine and runs one question with the endpoint as the master, through the `openai` client. */
-async function askEndpoint(config: RunConfig, run: OpenRun, task: Task, progress: Progress, signal: AbortSignal): Promise<Result<NonNullable<Summary['asked']>>> {
+async function askEndpoint(
+  config: RunConfig,
+  run: OpenRun,
+  task: Task,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<Result<NonNullable<Summary['asked']>>> {
   if (config.policy.type !== 'checkpoint') return fail('policy.type: expected checkpoint')
   progress.stage('asking the endpoint one question')
   const server = await startServer(config.policy.path, config.engine, { ...config.serve, port: 0, name: config.name })
@@ -163,16 +198,33 @@ async function askEndpoint(config: RunConfig, run: OpenRun, task: Task, progress
     const policy = options.type === 'endpoint' ? openEndpoint(options) : fail('expected an endpoint')
     if (!policy.ok) return policy
     const maxTurns = Math.max(...config.evaluation.maxTurns)
-    const [group] = await rollout([task], { ...run, policy: policy.value, options: evaluationRollouts(config, maxTurns, 0), step: 0, runSeed: config.seed, signal })
+    const [group] = await rollout([task], {
+      ...run,
+      policy: policy.value,
+      options: evaluationRollouts(config, maxTurns, 0),
+      step: 0,
+      runSeed: config.seed,
+      signal,
+    })
     if (group === undefined) return fail('stopped before the question was asked')
     const scored = scoreGroup(group, goldFor(run.dataset, task), config.reward).scored[0]
     const trajectory = group.trajectories[0]
-    if (trajectory === undefined || scored === undefined) throw new Error('askEndpoint: a group of one has one trajectory')
+    if (trajectory === undefined || scored === undefined)
+      throw new Error('askEndpoint: a group of one has one trajectory')
     if (trajectory.failure !== null) return { ok: false, failure: trajectory.failure }
     await policy.value.close()
     progress.done(`${task.question.text} -> ${trajectory.turns.map((turn) => turn.response).join('  ')}`)
     const answer = trajectory.answer === null ? null : (task.question.options[trajectory.answer] ?? null)
-    return { ok: true, value: { url: baseUrl, question: task.question.text, turns: trajectory.turns.map((turn) => turn.response), answer, correct: scored.correct } }
+    return {
+      ok: true,
+      value: {
+        url: baseUrl,
+        question: task.question.text,
+        turns: trajectory.turns.map((turn) => turn.response),
+        answer,
+        correct: scored.correct,
+      },
+    }
   } finally {
     await server.value.close()
   }
@@ -206,12 +258,24 @@ function summarise(config: RunConfig, hash: string, before: HeldOut, after: Trai
     heldOut: {
       before: modes(before),
       after: modes(after),
-      difference: { greedy: accuracyGain(before.greedy, after.greedy), sampled: accuracyGain(before.sampled, after.sampled) },
+      difference: {
+        greedy: accuracyGain(before.greedy, after.greedy),
+        sampled: accuracyGain(before.sampled, after.sampled),
+      },
     },
     budgets: after.budgets,
     actionPatterns: { before: actionPatterns(before.greedy), after: actionPatterns(after.greedy) },
-    regrounding: { before: regrounding(before.greedy, before.goldClips), after: regrounding(after.greedy, after.goldClips) },
-    training: { steps, rollouts, sampledTokens, seconds, curve: metrics.map(({ step, reward, accuracy }) => ({ step, reward, accuracy })) },
+    regrounding: {
+      before: regrounding(before.greedy, before.goldClips),
+      after: regrounding(after.greedy, after.goldClips),
+    },
+    training: {
+      steps,
+      rollouts,
+      sampledTokens,
+      seconds,
+      curve: metrics.map(({ step, reward, accuracy }) => ({ step, reward, accuracy })),
+    },
     asked: after.asked,
   }
 }
@@ -221,15 +285,27 @@ async function stateOf(directory: string, hash: string): Promise<Result<Summary 
   const path = join(directory, 'run.json')
   try {
     await mkdir(directory, { recursive: true })
-    const begun = await readFile(path, 'utf8').then((text) => JSON.parse(text) as { configHash: string }, () => null)
+    const begun = await readFile(path, 'utf8').then(
+      (text) => JSON.parse(text) as { configHash: string },
+      () => null,
+    )
     if (begun === null) await writeFile(path, `${JSON.stringify({ configHash: hash })}\n`)
     else if (begun.configHash !== hash) {
-      return fail(`${path}: ${directory} was begun with another configuration (hash ${begun.configHash}, now ${hash}); delete the folder and its checkpoints, or choose another name with --set name=...`)
+      return fail(
+        `${path}: ${directory} was begun with another configuration (hash ${begun.configHash}, now ${hash}); delete the folder and its checkpoints, or choose another name with --set name=...`,
+      )
     }
     const text = await readFile(join(directory, 'summary.json'), 'utf8').catch(() => null)
     return { ok: true, value: text === null ? null : (JSON.parse(text) as Summary) }
   } catch (error) {
-    return { ok: false, failure: { boundary: 'store', kind: 'bad_file', message: `${path}: cannot be read or written: ${(error as Error).message}` } }
+    return {
+      ok: false,
+      failure: {
+        boundary: 'store',
+        kind: 'bad_file',
+        message: `${path}: cannot be read or written: ${(error as Error).message}`,
+      },
+    }
   }
 }
 
@@ -241,7 +317,14 @@ async function writeSummary(directory: string, summary: Summary): Promise<Result
     return { ok: true, value: undefined }
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
-    return { ok: false, failure: { boundary: 'store', kind: code === 'ENOSPC' ? 'disk_full' : 'bad_file', message: `${path}: cannot be written: ${message}` } }
+    return {
+      ok: false,
+      failure: {
+        boundary: 'store',
+        kind: code === 'ENOSPC' ? 'disk_full' : 'bad_file',
+        message: `${path}: cannot be written: ${message}`,
+      },
+    }
   }
 }
 
@@ -251,11 +334,15 @@ function printSummary({ heldOut, budgets }: Summary, directory: string, progress
     for (const mode of ['greedy', 'sampled'] as const) {
       const { accuracy, accuracyCi95, n } = heldOut.after[mode]
       const [low, high] = accuracyCi95
-      progress.line(`${mode}: ${share(heldOut.before[mode].accuracy)} before, ${share(accuracy)} after (95 % ${share(low)} to ${share(high)}; ${n} held-out questions)`)
+      progress.line(
+        `${mode}: ${share(heldOut.before[mode].accuracy)} before, ${share(accuracy)} after (95 % ${share(low)} to ${share(high)}; ${n} held-out questions)`,
+      )
     }
   }
   for (const { maxTurns, accuracy, oracleAccuracy, meanTurns } of budgets) {
-    progress.line(`K = ${maxTurns}: ${share(accuracy)}${oracleAccuracy === null ? '' : `, oracle ${share(oracleAccuracy)}`}, ${meanTurns.toFixed(1)} turns`)
+    progress.line(
+      `K = ${maxTurns}: ${share(accuracy)}${oracleAccuracy === null ? '' : `, oracle ${share(oracleAccuracy)}`}, ${meanTurns.toFixed(1)} turns`,
+    )
   }
   progress.line(`${join(directory, 'summary.json')}  ${join(directory, 'report.html')}`)
 }

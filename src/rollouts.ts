@@ -95,9 +95,33 @@ export async function readRuns(directory: string): Promise<Result<Run[]>> {
   const rows = await readTrajectories(directory)
   if (!rows.ok) return rows
   const runs: Run[] = []
-  for await (const { step, qid, episodeId, kind, correct, grounded, visited, reward, sampledTokens, seconds, turns } of rows.value) {
+  for await (const {
+    step,
+    qid,
+    episodeId,
+    kind,
+    correct,
+    grounded,
+    visited,
+    reward,
+    sampledTokens,
+    seconds,
+    turns,
+  } of rows.value) {
     const counted = turns.map(({ action, wellFormed }) => ({ action, wellFormed }))
-    runs.push({ step, qid, episodeId, kind, correct, grounded, visited, reward, sampledTokens, seconds, turns: counted })
+    runs.push({
+      step,
+      qid,
+      episodeId,
+      kind,
+      correct,
+      grounded,
+      visited,
+      reward,
+      sampledTokens,
+      seconds,
+      turns: counted,
+    })
   }
   return { ok: true, value: runs }
 }
@@ -110,9 +134,16 @@ export function answerable(dataset: Dataset, limit: number | null): Task[] {
     .slice(0, limit ?? undefined)
 }
 
-export function noAnswers(path: string): { ok: false; failure: { boundary: 'dataset'; kind: 'bad_file'; message: string } } {
+export function noAnswers(path: string): {
+  ok: false
+  failure: { boundary: 'dataset'; kind: 'bad_file'; message: string }
+} {
   return {
     ok: false,
-    failure: { boundary: 'dataset', kind: 'bad_file', message: `${path}: no question has an answer to score against; expected rows with "answer"` },
+    failure: {
+      boundary: 'dataset',
+      kind: 'bad_file',
+      message: `${path}: no question has an answer to score against; expected rows with "answer"`,
+    },
   }
 }

@@ -6,14 +6,20 @@
  */
 import { appendFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Checkpoint, latestCheckpoint, loadCheckpoint, saveCheckpoint, stepDirectory } from './checkpoint/checkpoint.ts'
+import {
+  type Checkpoint,
+  latestCheckpoint,
+  loadCheckpoint,
+  saveCheckpoint,
+  stepDirectory,
+} from './checkpoint/checkpoint.ts'
 import { configHash, type RunConfig } from './config.ts'
 import { Dice } from './dataset/miniature/story.ts'
 import { scoredGroupAdvantages } from './grpo/advantage.ts'
 import { policyRows } from './grpo/rows.ts'
 import { openTrainer, type Trainer } from './grpo/trainer.ts'
 import { type StepMetrics, type UpdateMetrics, updatePolicy } from './grpo/update.ts'
-import { goldFor, openRun, type OpenRun, type Trainable } from './open.ts'
+import { goldFor, type OpenRun, openRun, type Trainable } from './open.ts'
 import type { Progress } from './progress.ts'
 import { rewardWarnings, scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
@@ -74,12 +80,18 @@ export interface TrainOptions {
   resume: boolean
 }
 
-export async function train(config: RunConfig, progress: Progress, signal: AbortSignal, { resume }: TrainOptions): Promise<Result<TrainReport>> {
+export async function train(
+  config: RunConfig,
+  progress: Progress,
+  signal: AbortSignal,
+  { resume }: TrainOptions,
+): Promise<Result<TrainReport>> {
   const opened = await openRun(config, progress, signal)
   if (!opened.ok) return opened
   const run = opened.value
   try {
-    if (run.trainable === null) return fail(`policy.type: expected checkpoint, since training changes weights; got ${config.policy.type}`)
+    if (run.trainable === null)
+      return fail(`policy.type: expected checkpoint, since training changes weights; got ${config.policy.type}`)
     const trainer = await openTrainer(run.trainable.policy.device, run.trainable.policy.config)
     try {
       return await trainRun(config, run, run.trainable, trainer, progress, signal, resume)
@@ -104,9 +116,12 @@ async function trainRun(
   const checkpoints = join('checkpoints', config.name)
   const tasks = answerable(run.dataset, config.dataset.limit)
   if (tasks.length < config.training.tasksPerStep) {
-    return fail(`dataset ${config.dataset.path}: expected at least training.tasksPerStep = ${config.training.tasksPerStep} questions with an answer, found ${tasks.length}`)
+    return fail(
+      `dataset ${config.dataset.path}: expected at least training.tasksPerStep = ${config.training.tasksPerStep} questions with an answer, found ${tasks.length}`,
+    )
   }
-  for (const warning of rewardWarnings(config.reward, Math.max(...[config.rollout.budget.turns].flat()))) progress.line(`warning: ${warning}`)
+  for (const warning of rewardWarnings(config.reward, Math.max(...[config.rollout.budget.turns].flat())))
+    progress.line(`warning: ${warning}`)
 
   const begun = await continueFrom(checkpoints, config, trainer, resume)
   if (!begun.ok) return begun
@@ -140,7 +155,10 @@ async function trainRun(
     }
     const scored = groups.map((group) => scoreGroup(group, goldFor(run.dataset, group.task), config.reward))
     const advantages = scoredGroupAdvantages(scored, config.grpo)
-    const stored = await store.append(scored, advantages.map((group) => group.advantages))
+    const stored = await store.append(
+      scored,
+      advantages.map((group) => group.advantages),
+    )
     if (!stored.ok) return stored
 
     const updateStarted = performance.now()
@@ -172,13 +190,26 @@ async function trainRun(
       const saved = await save(checkpoints, files, trainer, state)
       if (!saved.ok) return saved
     }
-    progress.tick(1, `reward ${record.reward.toFixed(2)}, accuracy ${record.accuracy.toFixed(2)}, turns ${record.turns.toFixed(1)}`)
+    progress.tick(
+      1,
+      `reward ${record.reward.toFixed(2)}, accuracy ${record.accuracy.toFixed(2)}, turns ${record.turns.toFixed(1)}`,
+    )
   }
   progress.done()
   const closed = await store.close()
   if (!closed.ok) return closed
   const { rollouts, sampledTokens, seconds } = state
-  return { ok: true, value: { checkpoint: stepDirectory(checkpoints, state.step), steps: state.step, rollouts, sampledTokens, seconds, metrics: records } }
+  return {
+    ok: true,
+    value: {
+      checkpoint: stepDirectory(checkpoints, state.step),
+      steps: state.step,
+      rollouts,
+      sampledTokens,
+      seconds,
+      metrics: records,
+    },
+  }
 }
 
 /** The tasks of a step: the data set is shuffled anew for each pass, by seed, and cut into whole batches. */
@@ -192,18 +223,40 @@ export function batch(tasks: readonly Task[], config: Pick<RunConfig, 'seed' | '
 }
 
 /** Where training begins: the base checkpoint, or the newest whole checkpoint of the run. */
-async function continueFrom(checkpoints: string, config: RunConfig, trainer: Trainer, resume: boolean): Promise<Result<RunState>> {
-  const fresh: RunState = { step: 0, optimizerSteps: 0, seed: config.seed, configHash: configHash(config), rollouts: 0, sampledTokens: 0, seconds: 0 }
+async function continueFrom(
+  checkpoints: string,
+  config: RunConfig,
+  trainer: Trainer,
+  resume: boolean,
+): Promise<Result<RunState>> {
+  const fresh: RunState = {
+    step: 0,
+    optimizerSteps: 0,
+    seed: config.seed,
+    configHash: configHash(config),
+    rollouts: 0,
+    sampledTokens: 0,
+    seconds: 0,
+  }
   const latest = await latestCheckpoint(checkpoints)
   if (latest === null) return { ok: true, value: fresh }
-  if (!resume) return fail(`${checkpoints}: the run ${config.name} already has a checkpoint of step ${latest.step}; give --resume to continue it, or another name`)
+  if (!resume)
+    return fail(
+      `${checkpoints}: the run ${config.name} already has a checkpoint of step ${latest.step}; give --resume to continue it, or another name`,
+    )
   const loaded = await loadCheckpoint(latest.directory)
   if (!loaded.ok) return loaded
   const state = loaded.value.training?.state as RunState
   if (state.configHash !== fresh.configHash) {
-    return fail(`${latest.directory}: was made with another configuration (hash ${state.configHash}, now ${fresh.configHash}); resume with the same configuration, or choose another name`)
+    return fail(
+      `${latest.directory}: was made with another configuration (hash ${state.configHash}, now ${fresh.configHash}); resume with the same configuration, or choose another name`,
+    )
   }
-  await trainer.load({ weights: loaded.value.weights, optimizer: loaded.value.training?.optimizer, step: state.optimizerSteps })
+  await trainer.load({
+    weights: loaded.value.weights,
+    optimizer: loaded.value.training?.optimizer,
+    step: state.optimizerSteps,
+  })
   return { ok: true, value: state }
 }
 
@@ -216,7 +269,10 @@ async function save(checkpoints: string, files: Checkpoint, trainer: Trainer, st
 async function keepMetrics(path: string, step: number): Promise<StepRecord[]> {
   const text = await readFile(path, 'utf8').catch(() => '')
   const whole = text.slice(0, text.lastIndexOf('\n') + 1)
-  const records = whole.split('\n').filter(Boolean).map((line) => JSON.parse(line) as StepRecord)
+  const records = whole
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as StepRecord)
   const kept = records.filter((record) => record.step < step)
   await writeFile(path, kept.map((record) => `${JSON.stringify(record)}\n`).join(''))
   return kept

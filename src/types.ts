@@ -80,7 +80,16 @@ export interface Task {
 // ---------------------------------------------------------------- failures outside the program
 
 /** Which boundary an outside failure crossed. */
-export type Boundary = 'policy' | 'grounding' | 'vision' | 'video' | 'dataset' | 'store' | 'checkpoint' | 'config' | 'serve'
+export type Boundary =
+  | 'policy'
+  | 'grounding'
+  | 'vision'
+  | 'video'
+  | 'dataset'
+  | 'store'
+  | 'checkpoint'
+  | 'config'
+  | 'serve'
 
 export type FailureKind =
   | 'timeout'

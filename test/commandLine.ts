@@ -9,7 +9,11 @@ export interface Ended {
 }
 
 export function start(folder: string, ...words: string[]): { child: ChildProcess; ended: Promise<Ended> } {
-  const child = spawn(process.execPath, ['--import', resolve('node_modules/tsx/dist/loader.mjs'), resolve('src/cli.ts'), ...words], { cwd: folder })
+  const child = spawn(
+    process.execPath,
+    ['--import', resolve('node_modules/tsx/dist/loader.mjs'), resolve('src/cli.ts'), ...words],
+    { cwd: folder },
+  )
   let stdout = ''
   let stderr = ''
   child.stdout.on('data', (chunk) => {

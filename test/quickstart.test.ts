@@ -35,7 +35,8 @@ afterAll(() => rm(folder, { recursive: true, force: true }))
 
 test('runs every stage, survives a kill, and a second run has nothing to do', { timeout: 240_000 }, async () => {
   const killed = start(folder, 'quickstart', '--config', 'small.yaml')
-  while (!existsSync(join(folder, 'checkpoints/small/step-000001/training_state.json'))) await new Promise((wake) => setTimeout(wake, 20))
+  while (!existsSync(join(folder, 'checkpoints/small/step-000001/training_state.json')))
+    await new Promise((wake) => setTimeout(wake, 20))
   killed.child.kill('SIGKILL')
   await killed.ended
 
@@ -45,7 +46,8 @@ test('runs every stage, survives a kill, and a second run has nothing to do', { 
 
   const written = summary.parse(JSON.parse(await readFile(join(folder, 'rollouts/small/summary.json'), 'utf8')))
   expect(written.seed).toBe(2)
-  for (const when of ['before', 'after'] as const) for (const mode of ['greedy', 'sampled'] as const) expect(written.heldOut?.[when][mode].n).toBe(10)
+  for (const when of ['before', 'after'] as const)
+    for (const mode of ['greedy', 'sampled'] as const) expect(written.heldOut?.[when][mode].n).toBe(10)
   expect(written.budgets.map((point) => point.maxTurns)).toEqual([1, 2, 3])
   // with three turns the oracle can hear or see what any question needs, unless grounding or vision errs
   expect(written.budgets[2]?.oracleAccuracy).toBeGreaterThan(0.4)

@@ -22,7 +22,9 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }))
 
 describe('training', () => {
-  test('stores groups, writes metrics and checkpoints; a run killed in mid-step and resumed equals an uninterrupted one', { timeout: 180_000 }, async () => {
+  test('stores groups, writes metrics and checkpoints; a run killed in mid-step and resumed equals an uninterrupted one', {
+    timeout: 180_000,
+  }, async () => {
     const straight = await showrunner(folder, 'train', '--config', 'straight.yaml')
     expect(straight.stderr).not.toContain('Error')
     expect(straight.code).toBe(0)
@@ -53,7 +55,10 @@ describe('training', () => {
     expect(stored).toHaveLength(6 * 2 * 3)
     expect(new Set(stored.map((row) => row.id)).size).toBe(stored.length)
 
-    const records = (await readFile(join(folder, 'rollouts/straight/metrics.jsonl'), 'utf8')).trim().split('\n').map((line) => JSON.parse(line))
+    const records = (await readFile(join(folder, 'rollouts/straight/metrics.jsonl'), 'utf8'))
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
     expect(records.map((record) => record.step)).toEqual([0, 1, 2, 3, 4, 5])
     // the sampler and the trainer agree before the first weight moves
     for (const record of records) expect(record.ratioMax).toBeLessThan(1 + 1e-4)
@@ -78,11 +83,26 @@ describe('training', () => {
   })
 
   test('evaluate prints one JSON object with the fields of the summary', { timeout: 60_000 }, async () => {
-    const evaluated = await showrunner(folder, 'evaluate', '--config', 'straight.yaml', '--checkpoint', 'checkpoints/straight/step-000006', '--dataset', 'datasets/straight', '--max-turns', '3', '--limit', '6', '--json')
+    const evaluated = await showrunner(
+      folder,
+      'evaluate',
+      '--config',
+      'straight.yaml',
+      '--checkpoint',
+      'checkpoints/straight/step-000006',
+      '--dataset',
+      'datasets/straight',
+      '--max-turns',
+      '3',
+      '--limit',
+      '6',
+      '--json',
+    )
     expect(evaluated.code).toBe(0)
     const measured = JSON.parse(evaluated.stdout)
     expect(measured).toMatchObject({ n: 6 })
-    for (const field of ['accuracy', 'accuracyCi95', 'groundingAccuracy', 'formatRate', 'meanTurns']) expect(measured).toHaveProperty(field)
+    for (const field of ['accuracy', 'accuracyCi95', 'groundingAccuracy', 'formatRate', 'meanTurns'])
+      expect(measured).toHaveProperty(field)
   })
 })
 
@@ -90,7 +110,8 @@ async function trajectories(name: string) {
   const rows = await readTrajectories(join(folder, 'rollouts', name))
   if (!rows.ok) throw new Error(rows.failure.message)
   const all = []
-  for await (const { trajectoryId: id, turns, reward, advantage, answer, stopReason } of rows.value) all.push({ id, turns, reward, advantage, answer, stopReason })
+  for await (const { trajectoryId: id, turns, reward, advantage, answer, stopReason } of rows.value)
+    all.push({ id, turns, reward, advantage, answer, stopReason })
   return all
 }
 

@@ -6,12 +6,12 @@
  * Knows named tensors and JSON only: no model class, no tokenizer.
  */
 import { existsSync } from 'node:fs'
-import { mkdir, readFile, readdir, rename, rm } from 'node:fs/promises'
+import { mkdir, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import type { Result } from '../types.ts'
 import { CheckpointError, failureOf, flushDirectory, writeFlushed } from './durable.ts'
-import { checkSafetensors, parseJson, parseObject, readSafetensors, safetensorsBytes } from './safetensors.ts'
 import type { NamedTensors } from './safetensors.ts'
+import { checkSafetensors, parseJson, parseObject, readSafetensors, safetensorsBytes } from './safetensors.ts'
 
 export interface Checkpoint {
   /** config.json: the architecture. */
@@ -138,7 +138,10 @@ function* filesOf(checkpoint: Checkpoint): Generator<[name: string, content: Ite
 function indexOrSingle(directory: string): string {
   const index = join(directory, 'model.safetensors.index.json')
   if (existsSync(index)) return index
-  throw new CheckpointError('missing_file', `${directory} holds neither model.safetensors nor model.safetensors.index.json; check the path`)
+  throw new CheckpointError(
+    'missing_file',
+    `${directory} holds neither model.safetensors nor model.safetensors.index.json; check the path`,
+  )
 }
 
 function missingMessage(directory: string): string {

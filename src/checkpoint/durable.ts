@@ -8,7 +8,10 @@ import type { Failure, FailureKind } from '../types.ts'
 
 /** Thrown inside this room only; its public functions turn it into a `Result`. */
 export class CheckpointError extends Error {
-  constructor(readonly kind: FailureKind, message: string) {
+  constructor(
+    readonly kind: FailureKind,
+    message: string,
+  ) {
     super(message)
   }
 }
@@ -22,7 +25,8 @@ export function failureOf(error: unknown, doing: string): Failure {
     kind,
     message: `${doing}: ${(error as Error).message}; ${advice}`,
   })
-  if (code === 'ENOSPC' || code === 'EDQUOT') return failure('disk_full', 'free some disk space and run again with --resume')
+  if (code === 'ENOSPC' || code === 'EDQUOT')
+    return failure('disk_full', 'free some disk space and run again with --resume')
   if (code === 'ENOENT' || code === 'ENOTDIR') return failure('missing_file', 'check the path')
   if (code.startsWith('E') && !code.startsWith('ERR_')) return failure('bad_file', 'check the path and its permissions')
   throw error

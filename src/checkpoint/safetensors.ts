@@ -4,8 +4,9 @@
  * Everything in memory is float32: F16 and BF16 files are widened when read, and only F32 is written.
  * Knows no model: tensors are names, shapes and numbers.
  */
-import { readFile, open } from 'node:fs/promises'
+
 import type { FileHandle } from 'node:fs/promises'
+import { open, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { Result } from '../types.ts'
 import { CheckpointError, failureOf, replaceFile } from './durable.ts'
@@ -117,7 +118,8 @@ async function readFileTensors(path: string): Promise<NamedTensors> {
 
 /** Entries with absolute file offsets, checked against the file's size. */
 async function readHeader(file: FileHandle, path: string): Promise<HeaderEntry[]> {
-  const bad = (problem: string) => new CheckpointError('bad_file', `${path} is no whole safetensors file: ${problem}; download or save it again`)
+  const bad = (problem: string) =>
+    new CheckpointError('bad_file', `${path} is no whole safetensors file: ${problem}; download or save it again`)
   const { size } = await file.stat()
   if (size < 8) throw bad(`it has ${size} bytes`)
   const lengthBytes = new Uint8Array(8)
@@ -130,15 +132,21 @@ async function readHeader(file: FileHandle, path: string): Promise<HeaderEntry[]
   const entries: HeaderEntry[] = []
   for (const [name, value] of Object.entries(header)) {
     if (name === '__metadata__') continue
-    const { dtype, shape, data_offsets: offsets } = value as { dtype?: unknown; shape?: unknown; data_offsets?: unknown }
+    const {
+      dtype,
+      shape,
+      data_offsets: offsets,
+    } = value as { dtype?: unknown; shape?: unknown; data_offsets?: unknown }
     if (typeof dtype !== 'string' || !isCounts(shape) || !isCounts(offsets) || offsets.length !== 2) {
       throw bad(`tensor ${name} lacks dtype, shape or data_offsets`)
     }
     const width = BYTES_PER_ELEMENT[dtype]
-    if (width === undefined) throw bad(`tensor ${name} is ${dtype}, expected one of ${Object.keys(BYTES_PER_ELEMENT).join(', ')}`)
+    if (width === undefined)
+      throw bad(`tensor ${name} is ${dtype}, expected one of ${Object.keys(BYTES_PER_ELEMENT).join(', ')}`)
     const [begin, end] = [offsets[0]! + 8 + length, offsets[1]! + 8 + length]
     if (end > size) throw bad(`tensor ${name} ends at byte ${end}, the file at ${size}`)
-    if (end - begin !== elements(shape) * width) throw bad(`tensor ${name} has ${end - begin} bytes for shape [${shape}] of ${dtype}`)
+    if (end - begin !== elements(shape) * width)
+      throw bad(`tensor ${name} has ${end - begin} bytes for shape [${shape}] of ${dtype}`)
     entries.push({ name, dtype, shape, begin, end })
   }
   return entries
@@ -171,7 +179,10 @@ export function parseJson(text: string, where: string): unknown {
 export function parseObject(text: string, where: string): Record<string, unknown> {
   const value = parseJson(text, where)
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw new CheckpointError('bad_file', `${where}: expected a JSON object, got ${Array.isArray(value) ? 'an array' : typeof value}`)
+    throw new CheckpointError(
+      'bad_file',
+      `${where}: expected a JSON object, got ${Array.isArray(value) ? 'an array' : typeof value}`,
+    )
   }
   return value as Record<string, unknown>
 }

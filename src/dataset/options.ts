@@ -35,7 +35,10 @@ export type MiniatureOptions = z.infer<typeof miniatureOptions>
 
 export const datasetOptions = z
   .object({
-    path: z.string().min(1).describe('Folder with question files, subtitles, and videos, frames or visual descriptions.'),
+    path: z
+      .string()
+      .min(1)
+      .describe('Folder with question files, subtitles, and videos, frames or visual descriptions.'),
     split: z
       .string()
       .min(1)

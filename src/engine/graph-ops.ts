@@ -3,8 +3,8 @@
  * float32 graphs use ONNX Runtime's fused operators where they are faster; float64 graphs, which check gradients, use standard ones.
  */
 
-import { broadcastShape, product, sameShape } from './graph.ts'
 import type { Graph, Value } from './graph.ts'
+import { broadcastShape, product, sameShape } from './graph.ts'
 import type { Dim } from './onnx.ts'
 import type { MatmulOptions, Ops } from './ops.ts'
 
@@ -31,7 +31,9 @@ export function graphOps(graph: Graph): Ops<Value> {
   function unbroadcast(gradient: Value, shape: readonly Dim[]): Value {
     if (sameShape(gradient.shape, shape)) return gradient
     const extra = gradient.shape.length - shape.length
-    const axes = gradient.shape.map((_, axis) => axis).filter((axis) => axis < extra || (shape[axis - extra] === 1 && gradient.shape[axis] !== 1))
+    const axes = gradient.shape
+      .map((_, axis) => axis)
+      .filter((axis) => axis < extra || (shape[axis - extra] === 1 && gradient.shape[axis] !== 1))
     const summed = axes.length === 0 ? gradient : sum(gradient, axes, true)
     return reshape(summed, shape)
   }
@@ -67,7 +69,9 @@ export function graphOps(graph: Graph): Ops<Value> {
   }
 
   function toFloat(condition: Value): Value {
-    return graph.emit('Cast', [condition], graph.float, condition.shape, { attributes: { to: graph.float === 'float32' ? 1 : 11 } })
+    return graph.emit('Cast', [condition], graph.float, condition.shape, {
+      attributes: { to: graph.float === 'float32' ? 1 : 11 },
+    })
   }
 
   function compare(operator: string, a: Value, b: Value): Value {
@@ -80,7 +84,9 @@ export function graphOps(graph: Graph): Ops<Value> {
       const takesA = compare('LessOrEqual', a, b)
       return [
         a.differentiable ? unbroadcast(elementwise('Mul', g, takesA), a.shape) : null,
-        b.differentiable ? unbroadcast(elementwise('Mul', g, elementwise('Sub', graph.scalar(1), takesA)), b.shape) : null,
+        b.differentiable
+          ? unbroadcast(elementwise('Mul', g, elementwise('Sub', graph.scalar(1), takesA)), b.shape)
+          : null,
       ]
     })
   }
@@ -107,13 +113,23 @@ export function graphOps(graph: Graph): Ops<Value> {
     const unknown = shape.filter((dim, axis) => typeof dim === 'string' && x.shape[axis] !== dim).length
     const target =
       unknown <= 1
-        ? graph.constant('int64', [shape.length], shape.map((dim, axis) => (typeof dim === 'number' ? dim : x.shape[axis] === dim ? 0 : -1)))
+        ? graph.constant(
+            'int64',
+            [shape.length],
+            shape.map((dim, axis) => (typeof dim === 'number' ? dim : x.shape[axis] === dim ? 0 : -1)),
+          )
         : graph.sizesOf(shape)
     return graph.emit('Reshape', [x, target], x.type, shape)
   }
 
   function transpose(x: Value, permutation: readonly number[]): Value {
-    const y = graph.emit('Transpose', [x], x.type, permutation.map((axis) => x.shape[axis]!), { attributes: { perm: permutation } })
+    const y = graph.emit(
+      'Transpose',
+      [x],
+      x.type,
+      permutation.map((axis) => x.shape[axis]!),
+      { attributes: { perm: permutation } },
+    )
     const inverse = permutation.map((_, axis) => permutation.indexOf(axis))
     return graph.differentiate(y, [x], (g) => [transpose(g, inverse)])
   }
@@ -125,8 +141,16 @@ export function graphOps(graph: Graph): Ops<Value> {
 
   function concat(xs: readonly Value[], axis: number): Value {
     const sizes = xs.map((x) => x.shape[axis]!)
-    const total = sizes.every((size) => typeof size === 'number') ? (sizes as number[]).reduce((a, b) => a + b) : sizes.join('+')
-    const y = graph.emit('Concat', xs, xs[0]!.type, xs[0]!.shape.map((dim, i) => (i === axis ? total : dim)), { attributes: { axis } })
+    const total = sizes.every((size) => typeof size === 'number')
+      ? (sizes as number[]).reduce((a, b) => a + b)
+      : sizes.join('+')
+    const y = graph.emit(
+      'Concat',
+      xs,
+      xs[0]!.type,
+      xs[0]!.shape.map((dim, i) => (i === axis ? total : dim)),
+      { attributes: { axis } },
+    )
     return graph.differentiate(y, xs, (g) => split(g, axis, sizes))
   }
 
@@ -134,7 +158,12 @@ export function graphOps(graph: Graph): Ops<Value> {
     const size = x.shape[axis]
     if (typeof size !== 'number') throw new Error(`Only axes of fixed size can be sliced, got ${size}`)
     const bound = (value: number) => graph.constant('int64', [1], [value])
-    const y = graph.emit('Slice', [x, bound(start), bound(end), bound(axis)], x.type, x.shape.map((dim, i) => (i === axis ? end - start : dim)))
+    const y = graph.emit(
+      'Slice',
+      [x, bound(start), bound(end), bound(axis)],
+      x.type,
+      x.shape.map((dim, i) => (i === axis ? end - start : dim)),
+    )
     return graph.differentiate(y, [x], (g) => {
       const pads = x.shape.flatMap(() => [0, 0])
       pads[axis] = start
@@ -149,17 +178,23 @@ export function graphOps(graph: Graph): Ops<Value> {
     const kept = x.shape.map((dim, axis) => (axes.includes(axis) ? 1 : dim))
     const shape = keepDims ? kept : x.shape.filter((_, axis) => !axes.includes(axis))
     const y = graph.emit('ReduceSum', [x, axesOf(axes)], x.type, shape, { attributes: { keepdims: keepDims ? 1 : 0 } })
-    return graph.differentiate(y, [x], (g) => [graph.emit('Expand', [reshape(g, kept), graph.sizesOf(x.shape)], x.type, x.shape)])
+    return graph.differentiate(y, [x], (g) => [
+      graph.emit('Expand', [reshape(g, kept), graph.sizesOf(x.shape)], x.type, x.shape),
+    ])
   }
 
   function argMax(x: Value): Value {
-    return graph.emit('ArgMax', [x], 'int64', x.shape.slice(0, -1), { attributes: { axis: x.shape.length - 1, keepdims: 0 } })
+    return graph.emit('ArgMax', [x], 'int64', x.shape.slice(0, -1), {
+      attributes: { axis: x.shape.length - 1, keepdims: 0 },
+    })
   }
 
   // ---- selection
 
   function toInt64(indices: Value): Value {
-    return indices.type === 'int64' ? indices : graph.emit('Cast', [indices], 'int64', indices.shape, { attributes: { to: 7 } })
+    return indices.type === 'int64'
+      ? indices
+      : graph.emit('Cast', [indices], 'int64', indices.shape, { attributes: { to: 7 } })
   }
 
   function zeros(shape: readonly Dim[]): Value {
@@ -167,22 +202,33 @@ export function graphOps(graph: Graph): Ops<Value> {
   }
 
   function gatherRows(table: Value, indices: Value): Value {
-    const y = graph.emit('Gather', [table, indices], table.type, [...indices.shape, ...table.shape.slice(1)], { attributes: { axis: 0 } })
+    const y = graph.emit('Gather', [table, indices], table.type, [...indices.shape, ...table.shape.slice(1)], {
+      attributes: { axis: 0 },
+    })
     return graph.differentiate(y, [table], (g) => {
       // Rows may be gathered more than once, so their gradients add up.
       const at = reshape(toInt64(indices), [...indices.shape, 1])
-      return [graph.emit('ScatterND', [zeros(table.shape), at, g], table.type, table.shape, { attributes: { reduction: 'add' } })]
+      return [
+        graph.emit('ScatterND', [zeros(table.shape), at, g], table.type, table.shape, {
+          attributes: { reduction: 'add' },
+        }),
+      ]
     })
   }
 
   function pick(x: Value, indices: Value): Value {
     const at = reshape(toInt64(indices), [...indices.shape, 1])
-    const y = reshape(graph.emit('GatherElements', [x, at], x.type, at.shape, { attributes: { axis: 1 } }), indices.shape)
+    const y = reshape(
+      graph.emit('GatherElements', [x, at], x.type, at.shape, { attributes: { axis: 1 } }),
+      indices.shape,
+    )
     return graph.differentiate(y, [x], (g) => [scatterPicked(zeros(x.shape), at, g, 'none')])
   }
 
   function scatterPicked(into: Value, at: Value, values: Value, reduction: 'add' | 'none'): Value {
-    return graph.emit('ScatterElements', [into, at, reshape(values, at.shape)], into.type, into.shape, { attributes: { axis: 1, reduction } })
+    return graph.emit('ScatterElements', [into, at, reshape(values, at.shape)], into.type, into.shape, {
+      attributes: { axis: 1, reduction },
+    })
   }
 
   // ---- linear algebra
@@ -190,10 +236,20 @@ export function graphOps(graph: Graph): Ops<Value> {
   const swapLast = (x: Value) => {
     const rank = x.shape.length
     const permutation = [...Array(rank - 2).keys(), rank - 1, rank - 2]
-    return graph.emit('Transpose', [x], x.type, permutation.map((axis) => x.shape[axis]!), { attributes: { perm: permutation } })
+    return graph.emit(
+      'Transpose',
+      [x],
+      x.type,
+      permutation.map((axis) => x.shape[axis]!),
+      { attributes: { perm: permutation } },
+    )
   }
 
-  function product2(a: Value, b: Value, { transposeLeft = false, transposeRight = false, scale = 1 }: MatmulOptions): Value {
+  function product2(
+    a: Value,
+    b: Value,
+    { transposeLeft = false, transposeRight = false, scale = 1 }: MatmulOptions,
+  ): Value {
     const rank = a.shape.length
     const rows = a.shape[transposeLeft ? rank - 1 : rank - 2]!
     const columns = b.shape[transposeRight ? rank - 2 : rank - 1]!
@@ -208,7 +264,8 @@ export function graphOps(graph: Graph): Ops<Value> {
 
   function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
     const { transposeLeft = false, transposeRight = false, scale = 1 } = options
-    if (!sameShape(a.shape.slice(0, -2), b.shape.slice(0, -2))) throw new Error(`Cannot multiply [${a.shape.join()}] by [${b.shape.join()}]`)
+    if (!sameShape(a.shape.slice(0, -2), b.shape.slice(0, -2)))
+      throw new Error(`Cannot multiply [${a.shape.join()}] by [${b.shape.join()}]`)
     return graph.differentiate(product2(a, b, options), [a, b], (g) => [
       // With C = A B: dA = G Bᵀ, dB = Aᵀ G; a transposed operand gets the transpose of that.
       !a.differentiable
@@ -230,7 +287,8 @@ export function graphOps(graph: Graph): Ops<Value> {
 
   function linear(x: Value, weight: Value, bias?: Value): Value {
     const [out, width] = weight.shape
-    if (x.shape.length !== 2 || x.shape[1] !== width) throw new Error(`Cannot apply weight [${weight.shape.join()}] to [${x.shape.join()}]`)
+    if (x.shape.length !== 2 || x.shape[1] !== width)
+      throw new Error(`Cannot apply weight [${weight.shape.join()}] to [${x.shape.join()}]`)
     const inputs = bias === undefined ? [x, weight] : [x, weight, bias]
     return graph.differentiate(gemm(inputs, [x.shape[0]!, out!], 0, 1), inputs, (g) => [
       x.differentiable ? gemm([g, weight], x.shape, 0, 0) : null,
@@ -252,7 +310,9 @@ export function graphOps(graph: Graph): Ops<Value> {
 
   function logSoftmax(x: Value): Value {
     const y = graph.emit('LogSoftmax', [x], x.type, x.shape, { attributes: { axis: -1 } })
-    return graph.differentiate(y, [x], (g) => [elementwise('Sub', g, elementwise('Mul', unary('Exp', y), sum(g, [last(x)], true)))])
+    return graph.differentiate(y, [x], (g) => [
+      elementwise('Sub', g, elementwise('Mul', unary('Exp', y), sum(g, [last(x)], true))),
+    ])
   }
 
   function rmsNorm(x: Value, weight: Value, epsilon: number): Value {
@@ -282,7 +342,9 @@ export function graphOps(graph: Graph): Ops<Value> {
       const attributes = { axis: -1, epsilon: { float: epsilon }, stash_type: 1 }
       return graph.emitMany('SimplifiedLayerNormalization', [x, weight], results, { attributes }) as [Value, Value]
     }
-    const sumOfSquares = graph.emit('ReduceSum', [elementwise('Mul', x, x), axesOf([last(x)])], x.type, rowShape, { attributes: { keepdims: 1 } })
+    const sumOfSquares = graph.emit('ReduceSum', [elementwise('Mul', x, x), axesOf([last(x)])], x.type, rowShape, {
+      attributes: { keepdims: 1 },
+    })
     const meanSquare = elementwise('Mul', sumOfSquares, graph.scalar(1 / width))
     const inverse = unary('Reciprocal', unary('Sqrt', elementwise('Add', meanSquare, graph.scalar(epsilon))))
     return [elementwise('Mul', elementwise('Mul', x, inverse), weight), inverse]
@@ -294,7 +356,11 @@ export function graphOps(graph: Graph): Ops<Value> {
       : elementwise('Mul', gate, unary('Sigmoid', gate))
     // With s = sigmoid(x) and y = x s: dy/dx = s + y (1 - s) = y + s (1 - y).
     return graph.differentiate(elementwise('Mul', silu, up), [gate, up], (g) => {
-      const slope = elementwise('Add', silu, elementwise('Mul', unary('Sigmoid', gate), elementwise('Sub', graph.scalar(1), silu)))
+      const slope = elementwise(
+        'Add',
+        silu,
+        elementwise('Mul', unary('Sigmoid', gate), elementwise('Sub', graph.scalar(1), silu)),
+      )
       return [elementwise('Mul', elementwise('Mul', g, up), slope), elementwise('Mul', g, silu)]
     })
   }
@@ -309,7 +375,13 @@ export function graphOps(graph: Graph): Ops<Value> {
     if (fused && cos.shape.length === 2) {
       // The fused operator reads row `t` of the tables for time step t, counted from a first position of 0.
       const first = graph.constant('int64', [1], [0])
-      return graph.emit('RotaryEmbedding', [x, first, cos, direction === 1 ? sin : unary('Neg', sin)], x.type, x.shape, MICROSOFT)
+      return graph.emit(
+        'RotaryEmbedding',
+        [x, first, cos, direction === 1 ? sin : unary('Neg', sin)],
+        x.type,
+        x.shape,
+        MICROSOFT,
+      )
     }
     const axis = last(x)
     const half = (x.shape[axis] as number) / 2
@@ -332,14 +404,21 @@ export function graphOps(graph: Graph): Ops<Value> {
     const queries = view(q, stacked)
     const scores = product2(queries, k, { transposeRight: true, scale })
     const biased = elementwise('Add', view(scores, [batch, groups, shared, time, source]), bias)
-    const weights = view(graph.emit('Softmax', [biased], q.type, biased.shape, { attributes: { axis: -1 } }), scores.shape)
+    const weights = view(
+      graph.emit('Softmax', [biased], q.type, biased.shape, { attributes: { axis: -1 } }),
+      scores.shape,
+    )
     const context = product2(weights, v, {})
     const y = view(context, q.shape)
     return graph.differentiate(y, [q, k, v], (gradient) => {
       const g = view(gradient, stacked)
       // Softmax backward needs sum_s P dP per row, which equals sum_d G O (Dao et al. 2022, arXiv:2205.14135, B.2).
       const rowSums = sum(elementwise('Mul', g, context), [3], true)
-      const gradientOfScores = elementwise('Mul', weights, elementwise('Sub', product2(g, v, { transposeRight: true }), rowSums))
+      const gradientOfScores = elementwise(
+        'Mul',
+        weights,
+        elementwise('Sub', product2(g, v, { transposeRight: true }), rowSums),
+      )
       // dK = dSᵀ Q and dV = Pᵀ G are made as (Qᵀ dS)ᵀ and (Gᵀ P)ᵀ: transposing the narrow operand measured 1.5 times faster.
       return [
         view(product2(gradientOfScores, k, { scale }), q.shape),
@@ -353,7 +432,12 @@ export function graphOps(graph: Graph): Ops<Value> {
 
   function range(size: Dim): Value {
     const scalarSize = graph.emit('Squeeze', [graph.size(size)], 'int64', [])
-    const integers = graph.emit('Range', [graph.constant('int64', [], [0]), scalarSize, graph.constant('int64', [], [1])], 'int64', [size])
+    const integers = graph.emit(
+      'Range',
+      [graph.constant('int64', [], [0]), scalarSize, graph.constant('int64', [], [1])],
+      'int64',
+      [size],
+    )
     return toFloat(integers)
   }
 

@@ -5,8 +5,8 @@
  * The same graph can be built in float32 or, to check gradients, in float64.
  */
 
-import { encodeModel } from './onnx.ts'
 import type { Attribute, Dim, ElementType, NodeProto, TensorProto } from './onnx.ts'
+import { encodeModel } from './onnx.ts'
 
 export type FloatType = 'float32' | 'float64'
 
@@ -71,7 +71,10 @@ export class Graph {
 
   /** Names a result. A value that is an input or already named gets a copy, so that the name is the node's own output otherwise. */
   output(name: string, value: Value): void {
-    const named = this.names.has(value) || this.constants.has(value) ? this.emit('Identity', [value], value.type, value.shape) : value
+    const named =
+      this.names.has(value) || this.constants.has(value)
+        ? this.emit('Identity', [value], value.type, value.shape)
+        : value
     this.names.set(named, name)
     this.outputs.push({ name, value: named })
   }
@@ -92,7 +95,13 @@ export class Graph {
   }
 
   /** Appends an operator with one result that no gradient flows through. */
-  emit(operator: string, inputs: readonly (Value | null)[], type: ElementType, shape: readonly Dim[], options: EmitOptions = {}): Value {
+  emit(
+    operator: string,
+    inputs: readonly (Value | null)[],
+    type: ElementType,
+    shape: readonly Dim[],
+    options: EmitOptions = {},
+  ): Value {
     return this.emitMany(operator, inputs, [{ type, shape }], options)[0]!
   }
 
@@ -112,7 +121,11 @@ export class Graph {
    * Makes a value differentiable: `pullback` turns the gradient of `output` into gradients of `inputs` (null for none).
    * Does nothing when no input is differentiable or while gradients are being built (there are no second derivatives).
    */
-  differentiate(output: Value, inputs: readonly Value[], pullback: (gradient: Value) => readonly (Value | null)[]): Value {
+  differentiate(
+    output: Value,
+    inputs: readonly Value[],
+    pullback: (gradient: Value) => readonly (Value | null)[],
+  ): Value {
     if (this.differentiating || !inputs.some((input) => input.differentiable)) return output
     ;(output as { differentiable: boolean }).differentiable = true
     this.tape.push({ inputs, output, pullback })
@@ -141,7 +154,8 @@ export class Graph {
     this.differentiating = false
     return wrt.map((value) => {
       const result = gradient.get(value)
-      if (result === undefined) throw new Error(`The scalar does not depend on ${this.names.get(value) ?? `value ${value.id}`}`)
+      if (result === undefined)
+        throw new Error(`The scalar does not depend on ${this.names.get(value) ?? `value ${value.id}`}`)
       return result
     })
   }
@@ -163,7 +177,13 @@ export class Graph {
   /** Sizes of a whole shape at run time: int64 [rank]. */
   sizesOf(shape: readonly Dim[]): Value {
     if (shape.every((dim) => typeof dim === 'number')) return this.constant('int64', [shape.length], shape as number[])
-    return this.emit('Concat', shape.map((dim) => this.size(dim)), 'int64', [shape.length], { attributes: { axis: 0 } })
+    return this.emit(
+      'Concat',
+      shape.map((dim) => this.size(dim)),
+      'int64',
+      [shape.length],
+      { attributes: { axis: 0 } },
+    )
   }
 
   get nodeCount(): number {
@@ -196,8 +216,14 @@ export class Graph {
       attributes: node.attributes,
       domain: node.domain,
     }))
-    const initializers = [...this.constants].filter(([value]) => needed.has(value)).map(([value, tensor]) => ({ ...tensor, name: this.nameOf(value) }))
-    const describe = ({ name, value }: { name: string; value: Value }) => ({ name, type: value.type, shape: value.shape })
+    const initializers = [...this.constants]
+      .filter(([value]) => needed.has(value))
+      .map(([value, tensor]) => ({ ...tensor, name: this.nameOf(value) }))
+    const describe = ({ name, value }: { name: string; value: Value }) => ({
+      name,
+      type: value.type,
+      shape: value.shape,
+    })
     return encodeModel({ nodes, initializers, inputs: this.inputs.map(describe), outputs: this.outputs.map(describe) })
   }
 
@@ -251,7 +277,8 @@ export function broadcastShape(a: readonly Dim[], b: readonly Dim[]): Dim[] {
   for (let axis = 0; axis < rank; axis += 1) {
     const left = a[axis - rank + a.length] ?? 1
     const right = b[axis - rank + b.length] ?? 1
-    if (left !== right && left !== 1 && right !== 1) throw new Error(`Shapes [${a.join()}] and [${b.join()}] do not broadcast`)
+    if (left !== right && left !== 1 && right !== 1)
+      throw new Error(`Shapes [${a.join()}] and [${b.join()}] do not broadcast`)
     shape.push(left === 1 ? right : left)
   }
   return shape

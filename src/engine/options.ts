@@ -4,7 +4,13 @@ import { z } from 'zod'
 
 export const engineOptions = z
   .object({
-    threads: z.number().int().min(1).max(256).default(2).describe('Threads that one matrix product may use. More than the cores at hand slows everything down.'),
+    threads: z
+      .number()
+      .int()
+      .min(1)
+      .max(256)
+      .default(2)
+      .describe('Threads that one matrix product may use. More than the cores at hand slows everything down.'),
     memoryArena: z
       .boolean()
       .default(true)

@@ -3,11 +3,20 @@
  * It knows no model, no loss and no policy. It stops by message: terminating it in the middle of a run aborts the process.
  */
 
-import * as ort from 'onnxruntime-node'
 import { parentPort } from 'node:worker_threads'
+import * as ort from 'onnxruntime-node'
 import { adamwUpdate } from './adamw.ts'
 import type { EngineOptions } from './options.ts'
-import type { AdamwRequest, DeviceRequest, Envelope, Reply, RunRequest, Scatter, TensorArray, TensorData } from './protocol.ts'
+import type {
+  AdamwRequest,
+  DeviceRequest,
+  Envelope,
+  Reply,
+  RunRequest,
+  Scatter,
+  TensorArray,
+  TensorData,
+} from './protocol.ts'
 
 interface Session {
   inference: ort.InferenceSession
@@ -59,7 +68,10 @@ async function answer(request: DeviceRequest): Promise<unknown> {
     case 'names':
       return [...tensors.keys()]
     case 'createSession':
-      sessions.set(request.session, { inference: await ort.InferenceSession.create(request.model, sessionOptions()), bind: request.bind })
+      sessions.set(request.session, {
+        inference: await ort.InferenceSession.create(request.model, sessionOptions()),
+        bind: request.bind,
+      })
       return null
     case 'releaseSession':
       await sessions.get(request.session)?.inference.release()
@@ -117,7 +129,8 @@ async function run(request: RunRequest): Promise<Record<string, TensorData>> {
   const fetched: Record<string, TensorData> = {}
   for (const output of request.fetch ?? []) {
     // What is fetched is moved to the caller, so what also stays here is copied.
-    const stays = output in (request.keep ?? {}) || output in (request.accumulate ?? {}) || output in (request.inPlace ?? {})
+    const stays =
+      output in (request.keep ?? {}) || output in (request.accumulate ?? {}) || output in (request.inPlace ?? {})
     fetched[output] = stays ? copyOf(results[output]!) : fromOrt(results[output]!)
   }
   return fetched
@@ -126,7 +139,8 @@ async function run(request: RunRequest): Promise<Record<string, TensorData>> {
 function scatter(output: ort.Tensor, { into, rows }: Scatter): void {
   const target = residentTensor(into)
   const width = target.dims.at(-1)!
-  if (output.size !== rows.length * width) throw new Error(`Cannot scatter [${output.dims}] into ${rows.length} rows of ${into} [${target.dims}]`)
+  if (output.size !== rows.length * width)
+    throw new Error(`Cannot scatter [${output.dims}] into ${rows.length} rows of ${into} [${target.dims}]`)
   const from = output.data as Float32Array
   const to = target.data as Float32Array
   for (let row = 0; row < rows.length; row += 1) {
@@ -157,7 +171,14 @@ function adamw(request: AdamwRequest): void {
 function moments(name: string, like: string): Float32Array | Float64Array {
   if (!tensors.has(name)) {
     const { type, dims, size } = residentTensor(like)
-    tensors.set(name, new ort.Tensor(type as 'float32', type === 'float64' ? (new Float64Array(size) as never) : new Float32Array(size), dims))
+    tensors.set(
+      name,
+      new ort.Tensor(
+        type as 'float32',
+        type === 'float64' ? (new Float64Array(size) as never) : new Float32Array(size),
+        dims,
+      ),
+    )
   }
   return floats(name)
 }
@@ -196,6 +217,8 @@ function copyOf(tensor: ort.Tensor): TensorData {
 /** Buffers of the tensors in a reply, to be moved rather than copied: none of them is used here afterwards. */
 function buffersOf(value: unknown): ArrayBuffer[] {
   if (value === null || typeof value !== 'object') return []
-  const found: TensorData[] = (Array.isArray(value) ? value : Object.values(value)).filter((item) => item?.data?.buffer instanceof ArrayBuffer)
+  const found: TensorData[] = (Array.isArray(value) ? value : Object.values(value)).filter(
+    (item) => item?.data?.buffer instanceof ArrayBuffer,
+  )
   return [...new Set(found.map((tensor) => tensor.data.buffer as ArrayBuffer))]
 }

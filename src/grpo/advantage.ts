@@ -21,10 +21,14 @@ export interface GroupAdvantages {
  * TRL 1.13.0); scale `none` leaves out the division (Liu et al. 2025, arXiv:2503.20783). A reward of null takes no part.
  * A single reward has advantage 0: nothing compares to it.
  */
-export function groupAdvantages(rewards: readonly (number | null)[], scale: GrpoOptions['advantageScale']): GroupAdvantages {
+export function groupAdvantages(
+  rewards: readonly (number | null)[],
+  scale: GrpoOptions['advantageScale'],
+): GroupAdvantages {
   const counted = rewards.filter((reward) => reward !== null)
   const mean = counted.reduce((sum, reward) => sum + reward, 0) / counted.length
-  if (counted.length < 2) return { advantages: rewards.map((reward) => (reward === null ? null : 0)), zeroVariance: true }
+  if (counted.length < 2)
+    return { advantages: rewards.map((reward) => (reward === null ? null : 0)), zeroVariance: true }
   const variance = counted.reduce((sum, reward) => sum + (reward - mean) ** 2, 0) / (counted.length - 1)
   const deviation = Math.sqrt(variance)
   const divisor = scale === 'group' ? deviation + STANDARD_DEVIATION_FLOOR : 1
@@ -35,6 +39,14 @@ export function groupAdvantages(rewards: readonly (number | null)[], scale: Grpo
 }
 
 /** Advantages of each scored group, by its total rewards. */
-export function scoredGroupAdvantages(groups: readonly ScoredGroup[], options: Pick<GrpoOptions, 'advantageScale'>): GroupAdvantages[] {
-  return groups.map(({ scored }) => groupAdvantages(scored.map(({ reward }) => reward?.total ?? null), options.advantageScale))
+export function scoredGroupAdvantages(
+  groups: readonly ScoredGroup[],
+  options: Pick<GrpoOptions, 'advantageScale'>,
+): GroupAdvantages[] {
+  return groups.map(({ scored }) =>
+    groupAdvantages(
+      scored.map(({ reward }) => reward?.total ?? null),
+      options.advantageScale,
+    ),
+  )
 }

@@ -1,11 +1,11 @@
 /** The three graphs that the trainer runs: log-probabilities, the GRPO loss with gradients, and cross-entropy with gradients. */
 
-import { Graph } from '../engine/graph.ts'
 import type { FloatType, Value } from '../engine/graph.ts'
+import { Graph } from '../engine/graph.ts'
 import { graphOps } from '../engine/graph-ops.ts'
 import type { Ops } from '../engine/ops.ts'
-import { decoderLogits, weightShapes } from '../policy/architecture.ts'
 import type { DecoderConfig } from '../policy/architecture.ts'
+import { decoderLogits, weightShapes } from '../policy/architecture.ts'
 import { policyLoss } from './loss.ts'
 
 /** Name of the output that holds the gradient of a weight. */
@@ -28,7 +28,9 @@ interface Parts {
 function forward(config: DecoderConfig, float: FloatType, differentiable: boolean): Parts {
   const graph = new Graph(float)
   const ops = graphOps(graph)
-  const weights = new Map([...weightShapes(config)].map(([name, shape]) => [name, graph.input(name, float, shape, { differentiable })]))
+  const weights = new Map(
+    [...weightShapes(config)].map(([name, shape]) => [name, graph.input(name, float, shape, { differentiable })]),
+  )
   const ids = graph.input('ids', 'int32', ['B', 'T'])
   const rows = graph.input('rows', 'int32', ['M'])
   const targets = graph.input('targets', 'int32', ['M'])
@@ -69,7 +71,11 @@ export function policyGraph(config: DecoderConfig, options: PolicyGraphOptions, 
     ratioFloor: scalar('ratioFloor'),
     ratioCeiling: scalar('ratioCeiling'),
     kl: options.kl
-      ? { referenceLogprobs: column('referenceLogprobs'), coefficient: scalar('klCoefficient'), biasCorrection: options.klBiasCorrection }
+      ? {
+          referenceLogprobs: column('referenceLogprobs'),
+          coefficient: scalar('klCoefficient'),
+          biasCorrection: options.klBiasCorrection,
+        }
       : null,
   })
   addGradients(parts, loss)

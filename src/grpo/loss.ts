@@ -21,7 +21,7 @@ export interface PolicyLossInputs<V> {
   /** Scalars: 1 - clipLow and 1 + clipHigh. */
   ratioFloor: V
   ratioCeiling: V
-  kl: { referenceLogprobs: V; /** scalar */ coefficient: V; biasCorrection: boolean } | null
+  kl: { referenceLogprobs: V /** scalar */; coefficient: V; biasCorrection: boolean } | null
 }
 
 /** The weighted sum of token losses, as a scalar. */
@@ -76,7 +76,11 @@ export function k3(logprob: number, reference: number): number {
  * dapo (Yu et al. 2025, arXiv:2503.14476): 1 / denominator, the tokens of the whole batch of rollouts over the number of minibatches.
  * grpo: 1 / (rows of the minibatch * tokens of the row).
  */
-export function tokenWeights(counts: readonly number[], lossType: GrpoOptions['lossType'], denominator: number): number[] {
+export function tokenWeights(
+  counts: readonly number[],
+  lossType: GrpoOptions['lossType'],
+  denominator: number,
+): number[] {
   if (lossType === 'dapo') return counts.map(() => 1 / Math.max(denominator, 1))
   return counts.map((count) => 1 / (counts.length * Math.max(count, 1)))
 }

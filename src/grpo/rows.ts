@@ -31,7 +31,9 @@ export function policyRows(
     return group.trajectories.flatMap((trajectory, sample) => {
       const advantage = ofTrajectories[sample]
       if (advantage === null || advantage === undefined) return []
-      return trajectory.segments.filter((segment) => segment.actionMask.includes(1)).map((segment) => policyRow(segment, advantage))
+      return trajectory.segments
+        .filter((segment) => segment.actionMask.includes(1))
+        .map((segment) => policyRow(segment, advantage))
     })
   })
 }

@@ -6,12 +6,12 @@
 import type { Device } from '../engine/device.ts'
 import type { FloatType } from '../engine/graph.ts'
 import type { RunRequest, TensorData } from '../engine/protocol.ts'
-import { weightShapes } from '../policy/architecture.ts'
 import type { DecoderConfig } from '../policy/architecture.ts'
-import { bindWeights, downloadWeights, residentName, uploadWeights } from '../policy/weights.ts'
+import { weightShapes } from '../policy/architecture.ts'
 import type { WeightSet, WeightTensor } from '../policy/weights.ts'
-import { microBatches } from './batching.ts'
+import { bindWeights, downloadWeights, residentName, uploadWeights } from '../policy/weights.ts'
 import type { MicroBatch } from './batching.ts'
+import { microBatches } from './batching.ts'
 import { gradientOutput, policyGraph, scoreGraph, supervisedGraph } from './graphs.ts'
 import { clipCoefficient, decays } from './optimizer.ts'
 import type { OptimizerOptions } from './options.ts'
@@ -59,7 +59,10 @@ export interface Trainer {
   /** Optimizer steps taken. */
   readonly step: number
   /** Log-probability of the token at each position of each row, at a temperature, under the current weights or the kept reference. */
-  score(rows: readonly ScoreRow[], options: BatchSize & { temperature: number; weights: WeightSet }): Promise<Float64Array[]>
+  score(
+    rows: readonly ScoreRow[],
+    options: BatchSize & { temperature: number; weights: WeightSet },
+  ): Promise<Float64Array[]>
   /** Adds the gradient of the GRPO loss over these rows to what is accumulated. Log-probabilities and entropies are per row and position. */
   forwardBackward(
     rows: readonly PolicyTrainingRow[],
@@ -82,7 +85,11 @@ export interface Trainer {
   keepReference(weights?: ReadonlyMap<string, WeightTensor>): Promise<void>
   save(): Promise<TrainerState>
   /** Continues from a saved state. A state without moments starts the optimizer afresh. */
-  load(state: { weights: ReadonlyMap<string, WeightTensor>; optimizer?: ReadonlyMap<string, WeightTensor>; step?: number }): Promise<void>
+  load(state: {
+    weights: ReadonlyMap<string, WeightTensor>
+    optimizer?: ReadonlyMap<string, WeightTensor>
+    step?: number
+  }): Promise<void>
   /** Frees the sessions; the weights stay on the device. */
   close(): Promise<void>
 }
@@ -195,14 +202,24 @@ export async function openTrainer(
       const variant = kl ? (klBiasCorrection ? 'policy+kl*ratio' : 'policy+kl') : 'policy'
       const key = await session(variant, () => policyGraph(config, { kl, klBiasCorrection }, float).build())
       const columns = ({ members }: MicroBatch): Record<string, TensorData> => {
-        const each = (of: (row: PolicyTrainingRow, index: number) => number) => column(float, members.map((member) => rows[member]!), of)
+        const each = (of: (row: PolicyTrainingRow, index: number) => number) =>
+          column(
+            float,
+            members.map((member) => rows[member]!),
+            of,
+          )
         return {
           oldLogprobs: each((row, index) => row.oldLogprobs[index]!),
           advantages: each((row) => row.advantage),
           tokenWeights: each((row) => row.tokenWeight),
           ratioFloor: scalar(1 - objective.clipLow),
           ratioCeiling: scalar(1 + objective.clipHigh),
-          ...(kl ? { referenceLogprobs: each((row, index) => row.referenceLogprobs![index]!), klCoefficient: scalar(objective.klCoefficient) } : {}),
+          ...(kl
+            ? {
+                referenceLogprobs: each((row, index) => row.referenceLogprobs![index]!),
+                klCoefficient: scalar(objective.klCoefficient),
+              }
+            : {}),
         }
       }
       const request = { session: key, temperature, accumulate: gradientsInto }
@@ -213,7 +230,11 @@ export async function openTrainer(
     async forwardBackwardSupervised(rows, { microBatchTokens }) {
       const key = await session('supervised', () => supervisedGraph(config, float).build())
       const columns = ({ members }: MicroBatch) => ({
-        tokenWeights: column(float, members.map((member) => rows[member]!), (row, index) => row.tokenWeights[index]!),
+        tokenWeights: column(
+          float,
+          members.map((member) => rows[member]!),
+          (row, index) => row.tokenWeights[index]!,
+        ),
       })
       const request = { session: key, temperature: 1, accumulate: gradientsInto }
       const { loss, outputs } = await runAll(rows, microBatchTokens, request, columns, ['logprobs', 'correct'])
@@ -225,7 +246,9 @@ export async function openTrainer(
       const bad = squares.findIndex((square) => !Number.isFinite(square))
       if (bad >= 0) {
         await discardGradients()
-        throw new NonFiniteError(`The gradient of ${names[bad]} is not finite at optimizer step ${step}; the weights were not changed`)
+        throw new NonFiniteError(
+          `The gradient of ${names[bad]} is not finite at optimizer step ${step}; the weights were not changed`,
+        )
       }
       const gradNorm = Math.sqrt(squares.reduce((sum, square) => sum + square, 0))
       const gradientScale = clipCoefficient(gradNorm, maxGradNorm)
@@ -254,7 +277,12 @@ export async function openTrainer(
       if (step > 0) {
         const keys = names.flatMap((name) => [firstName(name), secondName(name)])
         const moments = await device.download(keys)
-        keys.forEach((key, index) => optimizer.set(key, { shape: moments[index]!.dims, data: Float32Array.from(moments[index]!.data as Float32Array) }))
+        keys.forEach((key, index) =>
+          optimizer.set(key, {
+            shape: moments[index]!.dims,
+            data: Float32Array.from(moments[index]!.data as Float32Array),
+          }),
+        )
       }
       return { weights: await downloadWeights(device, config), optimizer, step }
     },
@@ -268,7 +296,11 @@ export async function openTrainer(
           for (const key of [firstName(name), secondName(name)]) {
             const tensor = state.optimizer.get(key)
             if (tensor === undefined) throw new Error(`The optimizer's state lacks ${key}`)
-            moments.set(key, { type: float, dims: tensor.shape, data: float === 'float32' ? tensor.data : Float64Array.from(tensor.data) })
+            moments.set(key, {
+              type: float,
+              dims: tensor.shape,
+              data: float === 'float32' ? tensor.data : Float64Array.from(tensor.data),
+            })
           }
         }
       }
@@ -284,8 +316,15 @@ export async function openTrainer(
 }
 
 /** One number per position of each row, in a row. */
-function column<R extends ScoreRow>(float: FloatType, rows: readonly R[], of: (row: R, index: number) => number): TensorData {
-  const data = floatArray(float, rows.reduce((sum, { positions }) => sum + positions.length, 0))
+function column<R extends ScoreRow>(
+  float: FloatType,
+  rows: readonly R[],
+  of: (row: R, index: number) => number,
+): TensorData {
+  const data = floatArray(
+    float,
+    rows.reduce((sum, { positions }) => sum + positions.length, 0),
+  )
   let offset = 0
   for (const row of rows) {
     for (let index = 0; index < row.positions.length; index += 1) data[offset + index] = of(row, index)

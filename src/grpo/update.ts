@@ -44,7 +44,12 @@ export interface UpdateMetrics {
  * Trains on one batch of rollouts: `epochs` passes over `minibatches` consecutive parts of the rows, one optimizer step each.
  * Throws `NonFiniteError` on a loss or gradient that is not finite, before that step changes weights. No rows: no steps.
  */
-export async function updatePolicy(trainer: Trainer, rows: readonly PolicyRow[], options: GrpoOptions, context: UpdateContext): Promise<UpdateMetrics> {
+export async function updatePolicy(
+  trainer: Trainer,
+  rows: readonly PolicyRow[],
+  options: GrpoOptions,
+  context: UpdateContext,
+): Promise<UpdateMetrics> {
   const { temperature, totalSteps } = context
   const sizes = { microBatchTokens: options.microBatchTokens, temperature }
   const prepared = rows.map(sampledPositions)
@@ -62,14 +67,20 @@ export async function updatePolicy(trainer: Trainer, rows: readonly PolicyRow[],
   let ratioMax = 1
   for (let epoch = 0; epoch < options.epochs; epoch += 1) {
     for (const part of consecutiveParts(rows.length, options.minibatches)) {
-      const weights = tokenWeights(part.map((index) => counts[index]!), options.lossType, tokens / options.minibatches)
-      const batch = part.map((index, place): PolicyTrainingRow => ({
-        ...prepared[index]!,
-        oldLogprobs: old[index]!,
-        referenceLogprobs: reference === null ? null : reference[index]!,
-        advantage: rows[index]!.advantage,
-        tokenWeight: weights[place]!,
-      }))
+      const weights = tokenWeights(
+        part.map((index) => counts[index]!),
+        options.lossType,
+        tokens / options.minibatches,
+      )
+      const batch = part.map(
+        (index, place): PolicyTrainingRow => ({
+          ...prepared[index]!,
+          oldLogprobs: old[index]!,
+          referenceLogprobs: reference === null ? null : reference[index]!,
+          advantage: rows[index]!.advantage,
+          tokenWeight: weights[place]!,
+        }),
+      )
       const { loss, logprobs, entropies } = await trainer.forwardBackward(batch, options, sizes)
       const learningRate = learningRateAt(trainer.step, totalSteps, options)
       const { gradNorm } = await trainer.optimizerStep({ ...options, learningRate })
@@ -85,7 +96,9 @@ export async function updatePolicy(trainer: Trainer, rows: readonly PolicyRow[],
 function sampledPositions(row: PolicyRow, index: number): { ids: readonly number[]; positions: number[] } {
   const { ids, actionMask, logprobs } = row
   if (actionMask.length !== ids.length || logprobs.length !== ids.length) {
-    throw new Error(`Row ${index}: ids, actionMask and logprobs have lengths ${ids.length}, ${actionMask.length} and ${logprobs.length}`)
+    throw new Error(
+      `Row ${index}: ids, actionMask and logprobs have lengths ${ids.length}, ${actionMask.length} and ${logprobs.length}`,
+    )
   }
   const positions = [...ids.keys()].filter((position) => actionMask[position] === 1)
   if (positions[0] === 0) throw new Error(`Row ${index}: the first token of a sequence cannot have been sampled`)
@@ -110,7 +123,10 @@ function summarise(
   batch.forEach((row, index) => {
     row.positions.forEach((_, place) => {
       const reference = row.referenceLogprobs === null ? null : row.referenceLogprobs[place]!
-      const token = tokenLoss({ logprob: logprobs[index]![place]!, oldLogprob: row.oldLogprobs[place]!, advantage: row.advantage, reference }, options)
+      const token = tokenLoss(
+        { logprob: logprobs[index]![place]!, oldLogprob: row.oldLogprobs[place]!, advantage: row.advantage, reference },
+        options,
+      )
       tokens += 1
       kl += token.kl
       clipped += token.clipped ? 1 : 0

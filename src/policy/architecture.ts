@@ -38,7 +38,9 @@ const huggingFaceConfig = z.object({
   hidden_act: z.literal('silu').default('silu'),
   rms_norm_eps: z.number().positive(),
   rope_theta: z.number().positive().optional(),
-  rope_parameters: z.object({ rope_theta: z.number().positive(), rope_type: z.literal('default').default('default') }).optional(),
+  rope_parameters: z
+    .object({ rope_theta: z.number().positive(), rope_type: z.literal('default').default('default') })
+    .optional(),
   rope_scaling: z.null().optional(),
   tie_word_embeddings: z.boolean().default(false),
   use_sliding_window: z.literal(false).default(false),
@@ -54,8 +56,12 @@ export function decoderConfig(json: unknown): DecoderConfig {
   }
   const config = parsed.data
   const ropeTheta = config.rope_parameters?.rope_theta ?? config.rope_theta
-  if (ropeTheta === undefined) throw new Error('config.json: rope_theta: expected rope_theta or rope_parameters.rope_theta, found neither')
-  if (config.hidden_size % config.num_attention_heads !== 0 || config.num_attention_heads % config.num_key_value_heads !== 0) {
+  if (ropeTheta === undefined)
+    throw new Error('config.json: rope_theta: expected rope_theta or rope_parameters.rope_theta, found neither')
+  if (
+    config.hidden_size % config.num_attention_heads !== 0 ||
+    config.num_attention_heads % config.num_key_value_heads !== 0
+  ) {
     throw new Error(
       `config.json: num_attention_heads: ${config.num_attention_heads} must divide hidden_size ${config.hidden_size} and be a multiple of num_key_value_heads ${config.num_key_value_heads}`,
     )
@@ -187,7 +193,10 @@ export function decoderLayer<V>(
   const wanted = (x: V) => (options.rows === undefined ? x : ops.gatherRows(x, options.rows))
   const attended = ops.add(wanted(hidden), ops.linear(wanted(context), w('self_attn.o_proj.weight')))
   const mlpInput = ops.rmsNorm(attended, w('post_attention_layernorm.weight'), config.normEpsilon)
-  const activated = ops.swiglu(ops.linear(mlpInput, w('mlp.gate_proj.weight')), ops.linear(mlpInput, w('mlp.up_proj.weight')))
+  const activated = ops.swiglu(
+    ops.linear(mlpInput, w('mlp.gate_proj.weight')),
+    ops.linear(mlpInput, w('mlp.up_proj.weight')),
+  )
   return ops.add(attended, ops.linear(activated, w('mlp.down_proj.weight')))
 }
 

@@ -4,11 +4,11 @@
  * It does not decide which rows run, own pages, or sample: see `decoder.ts`.
  */
 
-import { Graph, product } from '../engine/graph.ts'
 import type { Value } from '../engine/graph.ts'
+import { Graph, product } from '../engine/graph.ts'
 import { graphOps } from '../engine/graph-ops.ts'
-import { attentionScale, decoderLayer, embed, head, rotaryAngles, weightShapes } from './architecture.ts'
 import type { Attend, DecoderConfig } from './architecture.ts'
+import { attentionScale, decoderLayer, embed, head, rotaryAngles, weightShapes } from './architecture.ts'
 
 /** Positions in a page. Pages are copied for each attention, so a page should be a few kilobytes per head. */
 export const PAGE_SIZE = 16
@@ -19,7 +19,11 @@ const MASKED = -1e9
 /** The cache's tensors on the device, and the graph's input and output of each: the cached rows, and those of the new tokens. */
 export function cacheTensors(config: DecoderConfig): { input: string; output: string; resident: string }[] {
   return Array.from({ length: config.layers }, (_, layer) =>
-    ['keys', 'values'].map((kind) => ({ input: `${kind}.${layer}`, output: `${kind}.${layer}.new`, resident: `cache/${kind}.${layer}` })),
+    ['keys', 'values'].map((kind) => ({
+      input: `${kind}.${layer}`,
+      output: `${kind}.${layer}.new`,
+      resident: `cache/${kind}.${layer}`,
+    })),
   ).flat()
 }
 
@@ -52,15 +56,29 @@ export function decodeGraph(config: DecoderConfig): Graph {
   const starts = graph.input('starts', 'float32', ['B'])
   const pages = graph.input('pages', 'int64', ['B', 'N'])
   const rows = graph.input('rows', 'int32', ['B'])
-  const caches = new Map(cacheTensors(config).map(({ input }) => [input, graph.input(input, 'float32', ['R', headSize])]))
+  const caches = new Map(
+    cacheTensors(config).map(({ input }) => [input, graph.input(input, 'float32', ['R', headSize])]),
+  )
 
   // Blocks of PAGE_SIZE cache rows, one for each page and head: [B, groups, N].
-  const firstBlocks = graph.emit('Mul', [ops.reshape(pages, ['B', 1, 'N']), graph.constant('int64', [], [groups])], 'int64', ['B', 1, 'N'])
-  const blocks = graph.emit('Add', [firstBlocks, graph.constant('int64', [1, groups, 1], [...Array(groups).keys()])], 'int64', ['B', groups, 'N'])
+  const firstBlocks = graph.emit(
+    'Mul',
+    [ops.reshape(pages, ['B', 1, 'N']), graph.constant('int64', [], [groups])],
+    'int64',
+    ['B', 1, 'N'],
+  )
+  const blocks = graph.emit(
+    'Add',
+    [firstBlocks, graph.constant('int64', [1, groups, 1], [...Array(groups).keys()])],
+    'int64',
+    ['B', groups, 'N'],
+  )
   const cached = product(PAGE_SIZE, 'N')
   const cachedRows = (name: string): Value => {
     const paged = ops.reshape(caches.get(name)!, ['P', PAGE_SIZE * headSize])
-    const gathered = graph.emit('Gather', [paged, blocks], 'float32', ['B', groups, 'N', PAGE_SIZE * headSize], { attributes: { axis: 0 } })
+    const gathered = graph.emit('Gather', [paged, blocks], 'float32', ['B', groups, 'N', PAGE_SIZE * headSize], {
+      attributes: { axis: 0 },
+    })
     return ops.reshape(gathered, ['B', groups, cached, headSize])
   }
 
@@ -77,11 +95,25 @@ export function decodeGraph(config: DecoderConfig): Graph {
     graph.output(`values.${layer}.new`, v)
     const scale = attentionScale(config)
     const queries = ops.reshape(q, ['B', groups, product(shared, 'T'), headSize])
-    const cachedScores = ops.add(ops.matmul(queries, cachedRows(`keys.${layer}`), { transposeRight: true, scale }), cachedBias)
-    const perHead = ops.reshape(ops.matmul(queries, k, { transposeRight: true, scale }), ['B', groups, shared, 'T', 'T'])
+    const cachedScores = ops.add(
+      ops.matmul(queries, cachedRows(`keys.${layer}`), { transposeRight: true, scale }),
+      cachedBias,
+    )
+    const perHead = ops.reshape(ops.matmul(queries, k, { transposeRight: true, scale }), [
+      'B',
+      groups,
+      shared,
+      'T',
+      'T',
+    ])
     const freshScores = ops.reshape(ops.add(perHead, freshBias), ['B', groups, product(shared, 'T'), 'T'])
     const weights = ops.softmax(ops.concat([cachedScores, freshScores], 3))
-    const [toCached, toFresh] = graph.emitMany('Split', [weights, graph.sizesOf([cached, 'T'])], [cachedScores, freshScores], { attributes: { axis: 3 } })
+    const [toCached, toFresh] = graph.emitMany(
+      'Split',
+      [weights, graph.sizesOf([cached, 'T'])],
+      [cachedScores, freshScores],
+      { attributes: { axis: 3 } },
+    )
     const context = ops.add(ops.matmul(toCached!, cachedRows(`values.${layer}`)), ops.matmul(toFresh!, v))
     return ops.reshape(context, ['B', heads, 'T', headSize])
   }
@@ -89,7 +121,17 @@ export function decodeGraph(config: DecoderConfig): Graph {
   let hidden = embed(ops, weights, ops.reshape(ids, [product('B', 'T')]))
   for (let layer = 0; layer < config.layers; layer += 1) {
     const isLast = layer === config.layers - 1
-    hidden = decoderLayer(ops, config, weights, layer, hidden, { batch: 'B', time: 'T' }, rotary, attend, isLast ? { rows } : {})
+    hidden = decoderLayer(
+      ops,
+      config,
+      weights,
+      layer,
+      hidden,
+      { batch: 'B', time: 'T' },
+      rotary,
+      attend,
+      isLast ? { rows } : {},
+    )
   }
   graph.output('logits', head(ops, config, weights, hidden))
   return graph

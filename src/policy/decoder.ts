@@ -9,7 +9,7 @@ import seedrandom from 'seedrandom'
 import type { Device } from '../engine/device.ts'
 import { Graph } from '../engine/graph.ts'
 import type { DecoderConfig } from './architecture.ts'
-import { PAGE_SIZE, cacheRow, cacheRows, cacheTensors, decodeGraph } from './decodeGraph.ts'
+import { cacheRow, cacheRows, cacheTensors, decodeGraph, PAGE_SIZE } from './decodeGraph.ts'
 import { PagePool } from './pages.ts'
 import { sampleToken } from './sampling.ts'
 import { bindWeights } from './weights.ts'
@@ -117,7 +117,11 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
     pool = new PagePool()
     pool.grow(Math.min(FIRST_PAGES, capacity + 1))
     const rows = cacheRows(config, pool.size)
-    const zeros = () => ({ type: 'float32' as const, dims: [rows, config.headSize], data: new Float32Array(rows * config.headSize) })
+    const zeros = () => ({
+      type: 'float32' as const,
+      dims: [rows, config.headSize],
+      data: new Float32Array(rows * config.headSize),
+    })
     await device.upload(new Map(tensors.map(({ resident }) => [resident, zeros()])))
   }
 
@@ -128,7 +132,9 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
     pool.grow(size)
     const pads = { type: 'int64' as const, dims: [4], data: BigInt64Array.of(0n, 0n, BigInt(extra), 0n) }
     for (const { resident } of tensors) {
-      device.run({ session: growSession, bind: { cache: resident }, feeds: { pads }, keep: { grown: resident } }).catch(failAll)
+      device
+        .run({ session: growSession, bind: { cache: resident }, feeds: { pads }, keep: { grown: resident } })
+        .catch(failAll)
     }
   }
 
@@ -158,7 +164,9 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
     if (request.signal?.aborted) return Promise.resolve({ kind: 'cancelled' })
     const needed = Math.ceil((request.ids.length + request.maxTokens) / PAGE_SIZE)
     if (request.ids.length === 0 || needed > capacity) {
-      throw new Error(`decoder: ${request.ids.length} ids and ${request.maxTokens} more do not fit into ${options.cacheTokens} cached tokens`)
+      throw new Error(
+        `decoder: ${request.ids.length} ids and ${request.maxTokens} more do not fit into ${options.cacheTokens} cached tokens`,
+      )
     }
     return new Promise((resolve, reject) => {
       const row: Row = {
@@ -354,7 +362,8 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
         const position = row.cached + t
         ids[b * time + t] = row.ids[position]!
         const page = row.pages[Math.floor(position / PAGE_SIZE)]!
-        for (let head = 0; head < heads; head++) targets[(b * heads + head) * time + t] = cacheRow(config, page, head, position % PAGE_SIZE)
+        for (let head = 0; head < heads; head++)
+          targets[(b * heads + head) * time + t] = cacheRow(config, page, head, position % PAGE_SIZE)
       }
     })
     counts.runs++
@@ -399,7 +408,8 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
       row.logprobs.push(token.logprob)
       const sampled = row.ids.slice(row.request.ids.length)
       if (row.request.isEnd(sampled)) finish(row, { kind: 'stop', ids: sampled, logprobs: row.logprobs })
-      else if (sampled.length >= row.request.maxTokens) finish(row, { kind: 'length', ids: sampled, logprobs: row.logprobs })
+      else if (sampled.length >= row.request.maxTokens)
+        finish(row, { kind: 'length', ids: sampled, logprobs: row.logprobs })
     })
   }
 

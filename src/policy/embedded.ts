@@ -3,20 +3,21 @@
  * trainer on the same device changes; after each change `bumpVersion` must be called.
  * Reads no files (a loaded checkpoint is given to it) and does not train.
  */
-import { openDevice } from '../engine/device.ts'
+
 import type { Device } from '../engine/device.ts'
+import { openDevice } from '../engine/device.ts'
 import type { EngineOptions } from '../engine/options.ts'
 import type { Failure, FailureKind, GenerateRequest, Generation, Policy, Result } from '../types.ts'
-import { decoderConfig } from './architecture.ts'
 import type { DecoderConfig } from './architecture.ts'
-import { openDecoder } from './decoder.ts'
+import { decoderConfig } from './architecture.ts'
 import type { Decoder } from './decoder.ts'
+import { openDecoder } from './decoder.ts'
 import type { CheckpointPolicyOptions } from './options.ts'
 import { stopCheck } from './stopping.ts'
-import { openTokenizer } from './tokenizer.ts'
 import type { TextTokenizer, TokenizerSource } from './tokenizer.ts'
-import { uploadWeights } from './weights.ts'
+import { openTokenizer } from './tokenizer.ts'
 import type { WeightTensor } from './weights.ts'
+import { uploadWeights } from './weights.ts'
 
 /** What a policy is made of; a loaded `Checkpoint` is one. */
 export interface PolicySource extends TokenizerSource {
@@ -31,14 +32,20 @@ export interface EmbeddedPolicySettings extends Pick<CheckpointPolicyOptions, 'r
 }
 
 /** Fails when the configuration, the weights or the tokenizer are incomplete or not supported, naming what is wrong. */
-export async function openPolicy(source: PolicySource, engine: EngineOptions, settings: EmbeddedPolicySettings): Promise<Result<EmbeddedPolicy>> {
+export async function openPolicy(
+  source: PolicySource,
+  engine: EngineOptions,
+  settings: EmbeddedPolicySettings,
+): Promise<Result<EmbeddedPolicy>> {
   const tokenizer = openTokenizer(source, settings.name)
   if (!tokenizer.ok) return tokenizer
   let device: Device | null = null
   try {
     const config = decoderConfig(source.config)
     if (tokenizer.value.vocabularySize > config.vocabularySize) {
-      throw new Error(`the tokenizer knows ${tokenizer.value.vocabularySize} tokens, the model ${config.vocabularySize} (vocab_size)`)
+      throw new Error(
+        `the tokenizer knows ${tokenizer.value.vocabularySize} tokens, the model ${config.vocabularySize} (vocab_size)`,
+      )
     }
     device = await openDevice(engine)
     await uploadWeights(device, config, source.weights)
@@ -46,7 +53,10 @@ export async function openPolicy(source: PolicySource, engine: EngineOptions, se
     return { ok: true, value: new EmbeddedPolicy(device, config, tokenizer.value, decoder, settings) }
   } catch (error) {
     await device?.close()
-    return { ok: false, failure: { boundary: 'policy', kind: 'bad_file', message: `${settings.name}: ${(error as Error).message}` } }
+    return {
+      ok: false,
+      failure: { boundary: 'policy', kind: 'bad_file', message: `${settings.name}: ${(error as Error).message}` },
+    }
   }
 }
 
@@ -84,7 +94,10 @@ export class EmbeddedPolicy implements Policy {
     const begin = performance.now()
     const { version } = this
     const { sampling } = request
-    const fail = (kind: FailureKind, problem: string): { ok: false; failure: Failure } => ({ ok: false, failure: { boundary: 'policy', kind, message: `policy ${version}: ${problem}` } })
+    const fail = (kind: FailureKind, problem: string): { ok: false; failure: Failure } => ({
+      ok: false,
+      failure: { boundary: 'policy', kind, message: `policy ${version}: ${problem}` },
+    })
     let ids: readonly number[]
     try {
       ids = request.promptIds ?? this.tokenizer.encodePrompt(request.messages)
@@ -92,13 +105,20 @@ export class EmbeddedPolicy implements Policy {
       return fail('bad_request', `the chat template refuses these messages: ${(error as Error).message}`)
     }
     const unknown = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= this.config.vocabularySize)
-    if (unknown !== undefined) return fail('bad_request', `token id ${unknown} in the prompt, expected 0 to ${this.config.vocabularySize - 1}`)
+    if (unknown !== undefined)
+      return fail('bad_request', `token id ${unknown} in the prompt, expected 0 to ${this.config.vocabularySize - 1}`)
     if (ids.length === 0) return fail('bad_request', 'the prompt is empty')
     if (!(sampling.temperature >= 0) || !Number.isInteger(sampling.maxTokens) || sampling.maxTokens < 1) {
-      return fail('bad_request', `temperature ${sampling.temperature} and maxTokens ${sampling.maxTokens}, expected at least 0 and at least 1`)
+      return fail(
+        'bad_request',
+        `temperature ${sampling.temperature} and maxTokens ${sampling.maxTokens}, expected at least 0 and at least 1`,
+      )
     }
     if (ids.length + sampling.maxTokens > this.contextLength) {
-      return fail('context_limit', `prompt of ${ids.length} tokens and ${sampling.maxTokens} to write exceed the context of ${this.contextLength}; nothing was cut`)
+      return fail(
+        'context_limit',
+        `prompt of ${ids.length} tokens and ${sampling.maxTokens} to write exceed the context of ${this.contextLength}; nothing was cut`,
+      )
     }
     const stopped = this.stopCheck(sampling.stop)
     const outcome = await this.decoder.generate({
@@ -112,7 +132,10 @@ export class EmbeddedPolicy implements Policy {
     })
     if (outcome.kind === 'cancelled') return fail('cancelled', 'cancelled by the caller')
     if (outcome.kind === 'not_finite') {
-      return fail('bad_response', `the distribution after ${ids.length + outcome.after} tokens is not finite; the weights are damaged, go back to an earlier checkpoint`)
+      return fail(
+        'bad_response',
+        `the distribution after ${ids.length + outcome.after} tokens is not finite; the weights are damaged, go back to an earlier checkpoint`,
+      )
     }
     // The end-of-message token is sampled and trained on, but no part of the text.
     const written = this.tokenizer.endIds.has(outcome.ids.at(-1)!) ? outcome.ids.slice(0, -1) : outcome.ids

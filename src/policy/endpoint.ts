@@ -15,26 +15,30 @@ const usageShape = z.object({ prompt_tokens: z.number(), completion_tokens: z.nu
 const versionShape = z.union([z.string(), z.number()]).nullish()
 const tokenIdsShape = z.array(z.number().int().nonnegative()).nullish()
 const chatShape = z.object({
-  choices: z.array(
-    z.object({
-      message: z.object({ content: z.string().nullish() }),
-      finish_reason: z.string().nullish(),
-      token_ids: tokenIdsShape,
-      logprobs: z.object({ content: z.array(z.object({ logprob: z.number().nullable() })).nullish() }).nullish(),
-    }),
-  ).min(1),
+  choices: z
+    .array(
+      z.object({
+        message: z.object({ content: z.string().nullish() }),
+        finish_reason: z.string().nullish(),
+        token_ids: tokenIdsShape,
+        logprobs: z.object({ content: z.array(z.object({ logprob: z.number().nullable() })).nullish() }).nullish(),
+      }),
+    )
+    .min(1),
   usage: usageShape,
   weight_version: versionShape,
 })
 const textShape = z.object({
-  choices: z.array(
-    z.object({
-      text: z.string(),
-      finish_reason: z.string().nullish(),
-      token_ids: tokenIdsShape,
-      logprobs: z.object({ token_logprobs: z.array(z.number().nullable()).nullish() }).nullish(),
-    }),
-  ).min(1),
+  choices: z
+    .array(
+      z.object({
+        text: z.string(),
+        finish_reason: z.string().nullish(),
+        token_ids: tokenIdsShape,
+        logprobs: z.object({ token_logprobs: z.array(z.number().nullable()).nullish() }).nullish(),
+      }),
+    )
+    .min(1),
   usage: usageShape,
   weight_version: versionShape,
 })
@@ -56,13 +60,28 @@ const LOWEST_LOGPROB = -9998
  * @param tokenizer of the model behind the endpoint, for callers that keep token ids; needs `options.returnTokenIds`.
  */
 export function openEndpoint(options: EndpointPolicyOptions, tokenizer?: TextTokenizer): Result<Policy> {
-  if (tokenizer && !options.returnTokenIds) throw new Error('a tokenizer needs an endpoint that returns token ids (returnTokenIds: true)')
+  if (tokenizer && !options.returnTokenIds)
+    throw new Error('a tokenizer needs an endpoint that returns token ids (returnTokenIds: true)')
   const key = options.apiKeyEnv === null ? 'none' : process.env[options.apiKeyEnv]
   if (!key) {
-    return { ok: false, failure: { boundary: 'policy', kind: 'bad_request', message: `${options.baseUrl}: environment variable ${options.apiKeyEnv} is not set; put the API key there` } }
+    return {
+      ok: false,
+      failure: {
+        boundary: 'policy',
+        kind: 'bad_request',
+        message: `${options.baseUrl}: environment variable ${options.apiKeyEnv} is not set; put the API key there`,
+      },
+    }
   }
   // Retries are ours: the client's own would sleep past the deadline.
-  const client = new OpenAI({ baseURL: options.baseUrl, apiKey: key, organization: null, project: null, maxRetries: 0, timeout: options.attemptSeconds * 1000 })
+  const client = new OpenAI({
+    baseURL: options.baseUrl,
+    apiKey: key,
+    organization: null,
+    project: null,
+    maxRetries: 0,
+    timeout: options.attemptSeconds * 1000,
+  })
   return {
     ok: true,
     value: {
@@ -76,10 +95,17 @@ export function openEndpoint(options: EndpointPolicyOptions, tokenizer?: TextTok
   }
 }
 
-async function generate(client: OpenAI, options: EndpointPolicyOptions, request: GenerateRequest): Promise<Result<Generation>> {
+async function generate(
+  client: OpenAI,
+  options: EndpointPolicyOptions,
+  request: GenerateRequest,
+): Promise<Result<Generation>> {
   const begin = performance.now()
   const deadline = begin + options.deadlineSeconds * 1000
-  const signal = AbortSignal.any([AbortSignal.timeout(options.deadlineSeconds * 1000), ...(request.signal ? [request.signal] : [])])
+  const signal = AbortSignal.any([
+    AbortSignal.timeout(options.deadlineSeconds * 1000),
+    ...(request.signal ? [request.signal] : []),
+  ])
   for (let attempt = 0; ; attempt++) {
     let reply: Reply
     try {
@@ -87,16 +113,24 @@ async function generate(client: OpenAI, options: EndpointPolicyOptions, request:
     } catch (error) {
       const failure = failureOf(error, options, request)
       const pause = pauseSeconds(error, attempt) * 1000
-      const pointless = !RETRIED.has(failure.kind) || attempt >= options.retries || performance.now() + pause >= deadline
-      if (pointless) return { ok: false, failure: { ...failure, message: `${failure.message} (attempt ${attempt + 1})` } }
-      if (!(await sleep(pause, signal))) return { ok: false, failure: failureOf(new APIUserAbortError(), options, request) }
+      const pointless =
+        !RETRIED.has(failure.kind) || attempt >= options.retries || performance.now() + pause >= deadline
+      if (pointless)
+        return { ok: false, failure: { ...failure, message: `${failure.message} (attempt ${attempt + 1})` } }
+      if (!(await sleep(pause, signal)))
+        return { ok: false, failure: failureOf(new APIUserAbortError(), options, request) }
       continue
     }
     return toGeneration(reply, options, request, (performance.now() - begin) / 1000)
   }
 }
 
-async function ask(client: OpenAI, options: EndpointPolicyOptions, request: GenerateRequest, signal: AbortSignal): Promise<Reply> {
+async function ask(
+  client: OpenAI,
+  options: EndpointPolicyOptions,
+  request: GenerateRequest,
+  signal: AbortSignal,
+): Promise<Reply> {
   const { sampling, promptIds } = request
   // The client's fields are OpenAI's; vLLM's additions travel as they are.
   const body: Record<string, unknown> = {
@@ -108,20 +142,37 @@ async function ask(client: OpenAI, options: EndpointPolicyOptions, request: Gene
     seed: Math.floor(seedrandom(request.seed).quick() * 2 ** 31),
   }
   if (options.returnTokenIds) {
-    Object.assign(body, { return_token_ids: true, include_stop_str_in_output: true, skip_special_tokens: false, top_k: -1 })
+    Object.assign(body, {
+      return_token_ids: true,
+      include_stop_str_in_output: true,
+      skip_special_tokens: false,
+      top_k: -1,
+    })
     if (sampling.stop.length > 0) body.stop = sampling.stop
   }
   if (promptIds && options.returnTokenIds) {
-    const raw: unknown = await client.completions.create({ ...body, max_tokens: sampling.maxTokens, prompt: [...promptIds], logprobs: 1 } as never, { signal })
+    const raw: unknown = await client.completions.create(
+      { ...body, max_tokens: sampling.maxTokens, prompt: [...promptIds], logprobs: 1 } as never,
+      { signal },
+    )
     const { choices, usage, weight_version } = textShape.parse(raw)
     const { text, finish_reason, token_ids, logprobs } = choices[0]!
     return toReply(text, finish_reason, token_ids, logprobs?.token_logprobs, usage, weight_version)
   }
   if (options.returnTokenIds) body.logprobs = true
-  const raw: unknown = await client.chat.completions.create({ ...body, messages: request.messages } as never, { signal })
+  const raw: unknown = await client.chat.completions.create({ ...body, messages: request.messages } as never, {
+    signal,
+  })
   const { choices, usage, weight_version } = chatShape.parse(raw)
   const { message, finish_reason, token_ids, logprobs } = choices[0]!
-  return toReply(message.content ?? '', finish_reason, token_ids, logprobs?.content?.map((token) => token.logprob), usage, weight_version)
+  return toReply(
+    message.content ?? '',
+    finish_reason,
+    token_ids,
+    logprobs?.content?.map((token) => token.logprob),
+    usage,
+    weight_version,
+  )
 }
 
 function toReply(
@@ -143,19 +194,34 @@ function toReply(
   }
 }
 
-function toGeneration(reply: Reply, options: EndpointPolicyOptions, request: GenerateRequest, seconds: number): Result<Generation> {
+function toGeneration(
+  reply: Reply,
+  options: EndpointPolicyOptions,
+  request: GenerateRequest,
+  seconds: number,
+): Result<Generation> {
   const bad = (problem: string): Result<Generation> => ({
     ok: false,
     failure: { boundary: 'policy', kind: 'bad_response', message: `${options.baseUrl} (${options.model}): ${problem}` },
   })
-  if (reply.finishReason !== 'stop' && reply.finishReason !== 'length') return bad(`finish_reason is ${JSON.stringify(reply.finishReason)}, expected "stop" or "length"`)
-  let { text, finishReason }: { text: string; finishReason: 'stop' | 'length' } = { text: reply.text, finishReason: reply.finishReason }
+  if (reply.finishReason !== 'stop' && reply.finishReason !== 'length')
+    return bad(`finish_reason is ${JSON.stringify(reply.finishReason)}, expected "stop" or "length"`)
+  let { text, finishReason }: { text: string; finishReason: 'stop' | 'length' } = {
+    text: reply.text,
+    finishReason: reply.finishReason,
+  }
   let tokens: Pick<Generation, 'tokenIds' | 'logprobs'> = { tokenIds: null, logprobs: null }
   if (options.returnTokenIds) {
     const { tokenIds, logprobs } = reply
-    if (!tokenIds || !logprobs) return bad('no token ids or log-probabilities in the reply; set returnTokenIds: false or use a server that returns them')
-    if (tokenIds.length !== logprobs.length) return bad(`${tokenIds.length} token ids but ${logprobs.length} log-probabilities`)
-    const finite = logprobs.filter((logprob): logprob is number => logprob !== null && Number.isFinite(logprob) && logprob > LOWEST_LOGPROB)
+    if (!tokenIds || !logprobs)
+      return bad(
+        'no token ids or log-probabilities in the reply; set returnTokenIds: false or use a server that returns them',
+      )
+    if (tokenIds.length !== logprobs.length)
+      return bad(`${tokenIds.length} token ids but ${logprobs.length} log-probabilities`)
+    const finite = logprobs.filter(
+      (logprob): logprob is number => logprob !== null && Number.isFinite(logprob) && logprob > LOWEST_LOGPROB,
+    )
     if (finite.length !== logprobs.length) return bad('a log-probability is not finite')
     tokens = { tokenIds, logprobs: finite }
   } else {
@@ -176,14 +242,22 @@ function toGeneration(reply: Reply, options: EndpointPolicyOptions, request: Gen
         completionTokens: reply.completionTokens,
         frames: 0,
         seconds,
-        costUsd: (reply.promptTokens * options.promptUsdPerMillion + reply.completionTokens * options.completionUsdPerMillion) / 1e6,
+        costUsd:
+          (reply.promptTokens * options.promptUsdPerMillion +
+            reply.completionTokens * options.completionUsdPerMillion) /
+          1e6,
         cached: 0,
       },
     },
   }
 }
 
-const RETRIED: ReadonlySet<FailureKind> = new Set<FailureKind>(['timeout', 'unreachable', 'rate_limited', 'server_error'])
+const RETRIED: ReadonlySet<FailureKind> = new Set<FailureKind>([
+  'timeout',
+  'unreachable',
+  'rate_limited',
+  'server_error',
+])
 
 function failureOf(error: unknown, options: EndpointPolicyOptions, request: GenerateRequest): Failure {
   const failure = (kind: FailureKind, problem: string): Failure => ({
@@ -192,28 +266,47 @@ function failureOf(error: unknown, options: EndpointPolicyOptions, request: Gene
     message: `${options.baseUrl} (${options.model}): ${problem}`.replace(/\s+/g, ' ').slice(0, 400),
   })
   if (request.signal?.aborted) return failure('cancelled', 'cancelled by the caller')
-  if (error instanceof APIUserAbortError) return failure('timeout', `no answer within ${options.deadlineSeconds} s, retries included; raise deadlineSeconds or check the server`)
-  if (error instanceof APIConnectionTimeoutError) return failure('timeout', `no answer within ${options.attemptSeconds} s; raise attemptSeconds or check the server`)
-  if (error instanceof APIConnectionError) return failure('unreachable', `cannot be reached (${causeOf(error)}); check the URL and that the server runs`)
+  if (error instanceof APIUserAbortError)
+    return failure(
+      'timeout',
+      `no answer within ${options.deadlineSeconds} s, retries included; raise deadlineSeconds or check the server`,
+    )
+  if (error instanceof APIConnectionTimeoutError)
+    return failure('timeout', `no answer within ${options.attemptSeconds} s; raise attemptSeconds or check the server`)
+  if (error instanceof APIConnectionError)
+    return failure('unreachable', `cannot be reached (${causeOf(error)}); check the URL and that the server runs`)
   if (error instanceof APIError) return httpFailure(error, options, failure)
   if (error instanceof z.ZodError) {
     const issue = error.issues[0]
-    return failure('bad_response', `reply is no completion: at ${issue?.path.join('.') || 'the root'}: ${issue?.message}; is this an OpenAI-compatible URL (usually ending in /v1)?`)
+    return failure(
+      'bad_response',
+      `reply is no completion: at ${issue?.path.join('.') || 'the root'}: ${issue?.message}; is this an OpenAI-compatible URL (usually ending in /v1)?`,
+    )
   }
   if (error instanceof SyntaxError) return failure('bad_response', `reply is no JSON: ${error.message}`)
   // The body broke off, or the deadline came while it was read.
-  if (error instanceof Error && error.name === 'AbortError') return failure('timeout', `no whole answer within ${options.deadlineSeconds} s; raise deadlineSeconds or check the server`)
+  if (error instanceof Error && error.name === 'AbortError')
+    return failure(
+      'timeout',
+      `no whole answer within ${options.deadlineSeconds} s; raise deadlineSeconds or check the server`,
+    )
   if (error instanceof TypeError) return failure('unreachable', `connection lost (${causeOf(error)})`)
   throw error
 }
 
-function httpFailure(error: APIError, options: EndpointPolicyOptions, failure: (kind: FailureKind, problem: string) => Failure): Failure {
+function httpFailure(
+  error: APIError,
+  options: EndpointPolicyOptions,
+  failure: (kind: FailureKind, problem: string) => Failure,
+): Failure {
   const { status, message } = error
   if (status === 429) return failure('rate_limited', `${message}; lower the concurrency or wait`)
   if (status === 408) return failure('timeout', message)
   if (status !== undefined && status >= 500) return failure('server_error', message)
-  if (status === 401 || status === 403) return failure('bad_request', `${message}; check the API key in ${options.apiKeyEnv ?? 'apiKeyEnv (none given)'}`)
-  const overflow = error.code === 'context_length_exceeded' || /context (length|window)|maximum.*(length|tokens)/i.test(message)
+  if (status === 401 || status === 403)
+    return failure('bad_request', `${message}; check the API key in ${options.apiKeyEnv ?? 'apiKeyEnv (none given)'}`)
+  const overflow =
+    error.code === 'context_length_exceeded' || /context (length|window)|maximum.*(length|tokens)/i.test(message)
   if (overflow) return failure('context_limit', message)
   return failure('bad_request', message)
 }

@@ -35,7 +35,9 @@ export interface InitialTensor {
 export function initializeWeights(shape: DecoderShape, options: InitializeOptions): Map<string, InitialTensor> {
   const { hidden_size: d, intermediate_size: ff, num_hidden_layers: layers, num_attention_heads: heads } = shape
   if (shape.num_key_value_heads !== heads) {
-    throw new Error(`initializeWeights: ${shape.num_key_value_heads} key-value heads for ${heads} heads; expected as many`)
+    throw new Error(
+      `initializeWeights: ${shape.num_key_value_heads} key-value heads for ${heads} heads; expected as many`,
+    )
   }
   const headSize = d / heads
   const gaussian = normalStream(options.seed)

@@ -21,14 +21,21 @@ export class ScriptedPolicy implements Policy {
   readonly tokenizer?: TextTokenizer
   readonly contextLength: number | null
 
-  constructor(private readonly script: Script, options: ScriptedPolicyOptions = {}) {
+  constructor(
+    private readonly script: Script,
+    options: ScriptedPolicyOptions = {},
+  ) {
     this.name = options.name ?? 'scripted'
     if (options.tokenizer) this.tokenizer = options.tokenizer
     this.contextLength = options.contextLength ?? null
   }
 
   async generate(request: GenerateRequest): Promise<Result<Generation>> {
-    if (request.signal?.aborted) return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `${this.name}: cancelled by the caller` } }
+    if (request.signal?.aborted)
+      return {
+        ok: false,
+        failure: { boundary: 'policy', kind: 'cancelled', message: `${this.name}: cancelled by the caller` },
+      }
     const begin = performance.now()
     let text = await this.script(request.messages, request)
     const { stop, maxTokens } = request.sampling
@@ -50,7 +57,15 @@ export class ScriptedPolicy implements Policy {
         logprobs: ids?.map(() => 0) ?? null,
         finishReason,
         version: this.version,
-        usage: { calls: 1, promptTokens, completionTokens: ids?.length ?? 0, frames: 0, seconds: (performance.now() - begin) / 1000, costUsd: 0, cached: 0 },
+        usage: {
+          calls: 1,
+          promptTokens,
+          completionTokens: ids?.length ?? 0,
+          frames: 0,
+          seconds: (performance.now() - begin) / 1000,
+          costUsd: 0,
+          cached: 0,
+        },
       },
     }
   }

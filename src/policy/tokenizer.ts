@@ -33,7 +33,10 @@ const PLACEHOLDER = 'PLACEHOLDER-OF-WHAT-WAS-SAMPLED'
 const CACHE_ENTRIES = 50_000
 
 export function openTokenizer(source: TokenizerSource, name: string): Result<TextTokenizer> {
-  const bad = (message: string): Result<TextTokenizer> => ({ ok: false, failure: { boundary: 'policy', kind: 'bad_file', message: `${name}: ${message}` } })
+  const bad = (message: string): Result<TextTokenizer> => ({
+    ok: false,
+    failure: { boundary: 'policy', kind: 'bad_file', message: `${name}: ${message}` },
+  })
   if (source.tokenizer === null) return bad('no tokenizer.json; expected one beside the weights')
   const settings = source.tokenizerConfig ?? {}
   const templateText = source.chatTemplate ?? defaultTemplate(settings.chat_template)
@@ -49,7 +52,11 @@ export function openTokenizer(source: TokenizerSource, name: string): Result<Tex
   const specialTokens = namedTokens(settings)
   const encode = cached((text) => library.encode(text, { add_special_tokens: false }).ids, source.tokenizer)
   const render = (messages: readonly Message[], addGenerationPrompt: boolean) =>
-    template.render({ ...specialTokens, messages: messages.map((message) => ({ ...message })), add_generation_prompt: addGenerationPrompt })
+    template.render({
+      ...specialTokens,
+      messages: messages.map((message) => ({ ...message })),
+      add_generation_prompt: addGenerationPrompt,
+    })
   const idOf = (token: string) => library.token_to_id(token)
   return {
     ok: true,
@@ -59,12 +66,21 @@ export function openTokenizer(source: TokenizerSource, name: string): Result<Tex
       idOf,
       encodePrompt: (messages) => encode(render(messages, true)),
       encodeContinuation(messages) {
-        const text = render([{ role: 'user', content: '' }, { role: 'assistant', content: PLACEHOLDER }, ...messages], true)
+        const text = render(
+          [{ role: 'user', content: '' }, { role: 'assistant', content: PLACEHOLDER }, ...messages],
+          true,
+        )
         const at = text.indexOf(PLACEHOLDER)
-        if (at < 0) throw new Error(`${name}: the chat template does not write what the assistant said, so a conversation cannot be continued`)
+        if (at < 0)
+          throw new Error(
+            `${name}: the chat template does not write what the assistant said, so a conversation cannot be continued`,
+          )
         return encode(text.slice(at + PLACEHOLDER.length))
       },
-      decode: (ids) => (ids.length === 0 ? '' : library.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false })),
+      decode: (ids) =>
+        ids.length === 0
+          ? ''
+          : library.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false }),
       endIds: endIds(source, idOf),
       vocabularySize: library.get_vocab().size,
     },
@@ -75,7 +91,10 @@ export function openTokenizer(source: TokenizerSource, name: string): Result<Tex
  * `encode` with a memory. Where the tokenizer splits at white space anyway and no token holds any, each piece between spaces
  * is tokenised once; elsewhere whole texts are remembered (the same observation is read by every sample of a group).
  */
-function cached(encode: (text: string) => number[], tokenizerJson: Record<string, unknown>): (text: string) => number[] {
+function cached(
+  encode: (text: string) => number[],
+  tokenizerJson: Record<string, unknown>,
+): (text: string) => number[] {
   const memory = new Map<string, readonly number[]>()
   const remembered = (text: string): readonly number[] => {
     let ids = memory.get(text)

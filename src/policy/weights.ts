@@ -6,8 +6,8 @@
 import type { Device } from '../engine/device.ts'
 import type { FloatType } from '../engine/graph.ts'
 import type { TensorData } from '../engine/protocol.ts'
-import { weightShapes } from './architecture.ts'
 import type { DecoderConfig } from './architecture.ts'
+import { weightShapes } from './architecture.ts'
 
 /** Row-major values of one tensor. */
 export interface WeightTensor {
@@ -40,7 +40,8 @@ export async function uploadWeights(
   for (const [name, shape] of weightShapes(config)) {
     const tensor = weights.get(name)
     if (tensor === undefined) throw new Error(`The weights lack ${name} [${shape}]`)
-    if (tensor.shape.join() !== shape.join()) throw new Error(`Weight ${name}: expected shape [${shape}], got [${tensor.shape}]`)
+    if (tensor.shape.join() !== shape.join())
+      throw new Error(`Weight ${name}: expected shape [${shape}], got [${tensor.shape}]`)
     const data = float === 'float32' ? tensor.data : Float64Array.from(tensor.data)
     tensors.set(residentName(set, name), { type: float, dims: shape, data })
   }
@@ -48,8 +49,17 @@ export async function uploadWeights(
 }
 
 /** A copy of all weights, by Hugging Face name. */
-export async function downloadWeights(device: Device, config: DecoderConfig, set: WeightSet = 'policy'): Promise<Map<string, WeightTensor>> {
+export async function downloadWeights(
+  device: Device,
+  config: DecoderConfig,
+  set: WeightSet = 'policy',
+): Promise<Map<string, WeightTensor>> {
   const names = [...weightShapes(config).keys()]
   const tensors = await device.download(names.map((name) => residentName(set, name)))
-  return new Map(names.map((name, index) => [name, { shape: tensors[index]!.dims, data: Float32Array.from(tensors[index]!.data as Float32Array) }]))
+  return new Map(
+    names.map((name, index) => [
+      name,
+      { shape: tensors[index]!.dims, data: Float32Array.from(tensors[index]!.data as Float32Array) },
+    ]),
+  )
 }

@@ -28,7 +28,8 @@ const CHAT_TEMPLATE =
 export function buildWordTokenizer(words: readonly string[], specialTokens: readonly string[]): TokenizerFiles {
   const added = [...new Set([PADDING, UNKNOWN, '<|system|>', '<|user|>', '<|assistant|>', END, ...specialTokens])]
   for (const token of added) {
-    if (!/^<\S+>$/.test(token)) throw new Error(`special token ${JSON.stringify(token)}: expected <...> without white space`)
+    if (!/^<\S+>$/.test(token))
+      throw new Error(`special token ${JSON.stringify(token)}: expected <...> without white space`)
   }
   const vocabulary = [...new Set([...added, ...words])]
   return {
@@ -45,7 +46,13 @@ export function buildWordTokenizer(words: readonly string[], specialTokens: read
         normalized: false,
         special: content === UNKNOWN || /^<\|.*\|>$/.test(content),
       })),
-      normalizer: { type: 'BertNormalizer', clean_text: true, handle_chinese_chars: true, strip_accents: null, lowercase: true },
+      normalizer: {
+        type: 'BertNormalizer',
+        clean_text: true,
+        handle_chinese_chars: true,
+        strip_accents: null,
+        lowercase: true,
+      },
       pre_tokenizer: { type: 'BertPreTokenizer' },
       post_processor: null,
       decoder: {

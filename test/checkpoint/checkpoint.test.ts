@@ -1,13 +1,22 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, describe, expect, test } from 'vitest'
-import { latestCheckpoint, loadCheckpoint, saveCheckpoint, stepDirectory } from '../../src/checkpoint/checkpoint.ts'
 import type { Checkpoint } from '../../src/checkpoint/checkpoint.ts'
+import { latestCheckpoint, loadCheckpoint, saveCheckpoint, stepDirectory } from '../../src/checkpoint/checkpoint.ts'
 import { failureOf, writeFlushed } from '../../src/checkpoint/durable.ts'
-import { readSafetensors, writeSafetensors } from '../../src/checkpoint/safetensors.ts'
 import type { NamedTensors } from '../../src/checkpoint/safetensors.ts'
+import { readSafetensors, writeSafetensors } from '../../src/checkpoint/safetensors.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'checkpoint-'))
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
@@ -68,7 +77,14 @@ describe('safetensors', () => {
     // binary16: 1, -2, 65504 (largest), 2^-24 (smallest), infinity; bfloat16: 1, -3.140625
     const half = new Uint16Array([0x3c00, 0xc000, 0x7bff, 0x0001, 0x7c00])
     const brain = new Uint16Array([0x3f80, 0xc049])
-    writeRaw(path, { h: { dtype: 'F16', shape: [5], data_offsets: [0, 10] }, b: { dtype: 'BF16', shape: [2], data_offsets: [10, 14] } }, [half, brain])
+    writeRaw(
+      path,
+      {
+        h: { dtype: 'F16', shape: [5], data_offsets: [0, 10] },
+        b: { dtype: 'BF16', shape: [2], data_offsets: [10, 14] },
+      },
+      [half, brain],
+    )
     const back = value(await readSafetensors(path))
     expect([...back.get('h')!.data]).toEqual([1, -2, 65504, 2 ** -24, Number.POSITIVE_INFINITY])
     expect([...back.get('b')!.data]).toEqual([1, -3.140625])
@@ -77,13 +93,26 @@ describe('safetensors', () => {
   test('shards are read through their index; a tensor that no shard holds is an error', async () => {
     const directory = join(scratch, 'shards')
     mkdirSync(directory)
-    value(await writeSafetensors(join(directory, 'one.safetensors'), new Map([['x', { shape: [1], data: new Float32Array([1]) }]])))
-    value(await writeSafetensors(join(directory, 'two.safetensors'), new Map([['y', { shape: [1], data: new Float32Array([2]) }]])))
+    value(
+      await writeSafetensors(
+        join(directory, 'one.safetensors'),
+        new Map([['x', { shape: [1], data: new Float32Array([1]) }]]),
+      ),
+    )
+    value(
+      await writeSafetensors(
+        join(directory, 'two.safetensors'),
+        new Map([['y', { shape: [1], data: new Float32Array([2]) }]]),
+      ),
+    )
     const index = join(directory, 'model.safetensors.index.json')
     writeFileSync(index, JSON.stringify({ weight_map: { x: 'one.safetensors', y: 'two.safetensors' } }))
     expect([...value(await readSafetensors(index)).get('y')!.data]).toEqual([2])
     writeFileSync(index, JSON.stringify({ weight_map: { x: 'one.safetensors', z: 'two.safetensors' } }))
-    expect(await readSafetensors(index)).toMatchObject({ ok: false, failure: { kind: 'bad_file', message: expect.stringContaining('no shard holds tensor z') } })
+    expect(await readSafetensors(index)).toMatchObject({
+      ok: false,
+      failure: { kind: 'bad_file', message: expect.stringContaining('no shard holds tensor z') },
+    })
   })
 
   test.each([
@@ -106,11 +135,20 @@ describe('safetensors', () => {
     const path = join(scratch, 'cut.safetensors')
     value(await writeSafetensors(path, tensors()))
     truncateSync(path, readFileSync(path).length - 4)
-    expect(await readSafetensors(path)).toMatchObject({ ok: false, failure: { kind: 'bad_file', message: expect.stringContaining('ends at byte') } })
+    expect(await readSafetensors(path)).toMatchObject({
+      ok: false,
+      failure: { kind: 'bad_file', message: expect.stringContaining('ends at byte') },
+    })
     writeRaw(path, { w: { dtype: 'F32', shape: [3], data_offsets: [0, 4] } }, [new Float32Array(1)])
-    expect(await readSafetensors(path)).toMatchObject({ ok: false, failure: { message: expect.stringContaining('tensor w has 4 bytes for shape [3]') } })
+    expect(await readSafetensors(path)).toMatchObject({
+      ok: false,
+      failure: { message: expect.stringContaining('tensor w has 4 bytes for shape [3]') },
+    })
     writeRaw(path, { w: { dtype: 'I64', shape: [1], data_offsets: [0, 8] } }, [new Float32Array(2)])
-    expect(await readSafetensors(path)).toMatchObject({ ok: false, failure: { message: expect.stringContaining('I64') } })
+    expect(await readSafetensors(path)).toMatchObject({
+      ok: false,
+      failure: { message: expect.stringContaining('I64') },
+    })
   })
 })
 
@@ -161,7 +199,11 @@ describe('checkpoints', () => {
        result.value.training.optimizer = { keys() { process.kill(process.pid, 'SIGKILL'); return [] } }
        await saveCheckpoint(process.argv[3], result.value)`,
     )
-    const child = spawnSync(process.execPath, ['--import', 'tsx', script, stepDirectory(run, 1), stepDirectory(run, 2)], { encoding: 'utf8' })
+    const child = spawnSync(
+      process.execPath,
+      ['--import', 'tsx', script, stepDirectory(run, 1), stepDirectory(run, 2)],
+      { encoding: 'utf8' },
+    )
     expect(child.signal, child.stderr).toBe('SIGKILL')
     expect(existsSync(join(`${stepDirectory(run, 2)}.partial`, 'model.safetensors'))).toBe(true)
     expect(await latestCheckpoint(run)).toMatchObject({ step: 1 })
@@ -171,19 +213,32 @@ describe('checkpoints', () => {
   })
 
   test('missing pieces are named', async () => {
-    expect(await loadCheckpoint(join(scratch, 'nowhere'))).toMatchObject({ ok: false, failure: { kind: 'missing_file', message: expect.stringContaining('nowhere does not exist') } })
+    expect(await loadCheckpoint(join(scratch, 'nowhere'))).toMatchObject({
+      ok: false,
+      failure: { kind: 'missing_file', message: expect.stringContaining('nowhere does not exist') },
+    })
     const directory = join(scratch, 'pieces')
     value(await saveCheckpoint(directory, checkpoint(1)))
     writeFileSync(join(directory, 'tokenizer.json'), '{"a":')
-    expect(await loadCheckpoint(directory)).toMatchObject({ ok: false, failure: { kind: 'bad_file', message: expect.stringContaining('tokenizer.json: expected JSON') } })
+    expect(await loadCheckpoint(directory)).toMatchObject({
+      ok: false,
+      failure: { kind: 'bad_file', message: expect.stringContaining('tokenizer.json: expected JSON') },
+    })
     rmSync(join(directory, 'tokenizer.json'))
     rmSync(join(directory, 'model.safetensors'))
-    expect(await loadCheckpoint(directory)).toMatchObject({ ok: false, failure: { kind: 'missing_file', message: expect.stringContaining('model.safetensors') } })
+    expect(await loadCheckpoint(directory)).toMatchObject({
+      ok: false,
+      failure: { kind: 'missing_file', message: expect.stringContaining('model.safetensors') },
+    })
   })
 
   test.skipIf(!existsSync('/dev/full'))('a full disk is a typed failure', async () => {
     const error = await writeFlushed('/dev/full', [new Uint8Array(10)]).catch((caught: unknown) => caught)
-    expect(failureOf(error, 'saving checkpoint step-000001')).toMatchObject({ boundary: 'checkpoint', kind: 'disk_full', message: expect.stringContaining('step-000001') })
+    expect(failureOf(error, 'saving checkpoint step-000001')).toMatchObject({
+      boundary: 'checkpoint',
+      kind: 'disk_full',
+      message: expect.stringContaining('step-000001'),
+    })
   })
 
   test('a full disk leaves the old checkpoint and no half one', async ({ skip }) => {
@@ -196,8 +251,14 @@ describe('checkpoints', () => {
     }
     try {
       value(await saveCheckpoint(stepDirectory(disk, 1), checkpoint(1)))
-      const large: Checkpoint = { ...checkpoint(2), weights: new Map([['w', { shape: [100_000], data: new Float32Array(100_000) }]]) }
-      expect(await saveCheckpoint(stepDirectory(disk, 2), large)).toMatchObject({ ok: false, failure: { kind: 'disk_full' } })
+      const large: Checkpoint = {
+        ...checkpoint(2),
+        weights: new Map([['w', { shape: [100_000], data: new Float32Array(100_000) }]]),
+      }
+      expect(await saveCheckpoint(stepDirectory(disk, 2), large)).toMatchObject({
+        ok: false,
+        failure: { kind: 'disk_full' },
+      })
       expect(readdirSync(disk)).toEqual(['step-000001'])
       expect(await latestCheckpoint(disk)).toMatchObject({ step: 1 })
     } finally {
@@ -218,5 +279,8 @@ function writeRaw(path: string, header: object, parts: ArrayBufferView[]): void 
   const json = Buffer.from(JSON.stringify(header))
   const length = Buffer.alloc(8)
   length.writeBigUInt64LE(BigInt(json.length))
-  writeFileSync(path, Buffer.concat([length, json, ...parts.map((part) => Buffer.from(part.buffer, part.byteOffset, part.byteLength))]))
+  writeFileSync(
+    path,
+    Buffer.concat([length, json, ...parts.map((part) => Buffer.from(part.buffer, part.byteOffset, part.byteLength))]),
+  )
 }

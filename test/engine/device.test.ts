@@ -1,8 +1,8 @@
 /** The device thread: named tensors, runs, updates in place, order, errors, and the main thread's freedom meanwhile. */
 
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openDevice } from '../../src/engine/device.ts'
 import type { Device } from '../../src/engine/device.ts'
+import { openDevice } from '../../src/engine/device.ts'
 import { Graph } from '../../src/engine/graph.ts'
 import { graphOps } from '../../src/engine/graph-ops.ts'
 import { engineOptions } from '../../src/engine/options.ts'
@@ -14,7 +14,11 @@ beforeAll(async () => {
 })
 afterAll(() => device.close())
 
-const vector = (...values: number[]): TensorData => ({ type: 'float32', dims: [values.length], data: Float32Array.from(values) })
+const vector = (...values: number[]): TensorData => ({
+  type: 'float32',
+  dims: [values.length],
+  data: Float32Array.from(values),
+})
 const download = async (name: string) => [...(await device.download([name]))[0]!.data].map(Number)
 
 /** y = x * w */
@@ -68,7 +72,12 @@ test('a cache scattered into in place keeps its memory and its other rows', asyn
 })
 
 test('AdamW by hand: two steps of one weight, with decay', async () => {
-  await device.upload(new Map([['p', vector(1)], ['g', vector(0.5)]]))
+  await device.upload(
+    new Map([
+      ['p', vector(1)],
+      ['g', vector(0.5)],
+    ]),
+  )
   const update = (step: number) =>
     device.adamw({
       tensors: [{ parameter: 'p', gradient: 'g', first: 'm', second: 'v', weightDecay: 0.1 }],
@@ -117,7 +126,11 @@ test('the main thread is free while the device computes, and requests keep their
   const start = performance.now()
   const order: string[] = []
   const run = device
-    .run({ session: 'heavy', feeds: { x: { type: 'float32', dims: [size, size], data: new Float32Array(size * size) } }, keep: { y: 'heavy' } })
+    .run({
+      session: 'heavy',
+      feeds: { x: { type: 'float32', dims: [size, size], data: new Float32Array(size * size) } },
+      keep: { y: 'heavy' },
+    })
     .then(() => order.push('run'))
   const after = device.download(['heavy']).then(() => order.push('download'))
   await Promise.all([run, after])

@@ -1,13 +1,13 @@
 /** Operations by hand-computed values, and each one's gradient against central differences in float64. */
 
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openDevice } from '../../src/engine/device.ts'
 import type { Device } from '../../src/engine/device.ts'
-import { broadcastShape, Graph, product } from '../../src/engine/graph.ts'
+import { openDevice } from '../../src/engine/device.ts'
 import type { Value } from '../../src/engine/graph.ts'
+import { broadcastShape, Graph, product } from '../../src/engine/graph.ts'
 import { graphOps } from '../../src/engine/graph-ops.ts'
-import { engineOptions } from '../../src/engine/options.ts'
 import type { Ops } from '../../src/engine/ops.ts'
+import { engineOptions } from '../../src/engine/options.ts'
 import type { TensorData } from '../../src/engine/protocol.ts'
 
 let device: Device
@@ -19,22 +19,39 @@ afterAll(() => device.close())
 type Inputs = Record<string, { dims: number[]; values: number[] }>
 type Program = (ops: Ops<Value>, inputs: Record<string, Value>) => Value
 
-const float64 = ({ dims, values }: { dims: number[]; values: number[] }): TensorData => ({ type: 'float64', dims, data: Float64Array.from(values) })
+const float64 = ({ dims, values }: { dims: number[]; values: number[] }): TensorData => ({
+  type: 'float64',
+  dims,
+  data: Float64Array.from(values),
+})
 
 /** Result of a program, with the gradient of sum(result * coefficients) for every input; the coefficients tell entries apart. */
 async function evaluate(program: Program, inputs: Inputs) {
   const graph = new Graph('float64')
   const ops = graphOps(graph)
   const values = Object.fromEntries(
-    Object.entries(inputs).map(([name, { dims }]) => [name, graph.input(name, 'float64', dims, { differentiable: true })]),
+    Object.entries(inputs).map(([name, { dims }]) => [
+      name,
+      graph.input(name, 'float64', dims, { differentiable: true }),
+    ]),
   )
   const result = program(ops, values)
   const shape = result.shape as number[]
   const size = shape.reduce((a, b) => a * b, 1)
   const coefficients = ops.reshape(ops.vector(Array.from({ length: size }, (_, index) => 1 + 0.3 * index)), shape)
-  const scalar = ops.sum(ops.multiply(result, coefficients), shape.map((_, axis) => axis), false)
+  const scalar = ops.sum(
+    ops.multiply(result, coefficients),
+    shape.map((_, axis) => axis),
+    false,
+  )
   const names = Object.keys(inputs)
-  graph.gradients(scalar, names.map((name) => values[name]!), ops.add).forEach((gradient, index) => graph.output(`d${names[index]}`, gradient))
+  graph
+    .gradients(
+      scalar,
+      names.map((name) => values[name]!),
+      ops.add,
+    )
+    .forEach((gradient, index) => graph.output(`d${names[index]}`, gradient))
   graph.output('result', result)
   graph.output('scalar', scalar)
   await device.createSession('program', graph.build())
@@ -66,32 +83,89 @@ const b23 = { dims: [2, 3], values: [1, 0.5, -2, 0.3, 2.5, 1.25] }
 const row3 = { dims: [3], values: [2, -1, 0.5] }
 const b32 = { dims: [3, 2], values: [1, 0.5, -2, 0.3, 2.5, 1.25] }
 const c0 = (ops: Ops<Value>, value: number) => ops.scalar(value)
-const sequence = (length: number, from: number, step: number) => Array.from({ length }, (_, index) => Math.sin(from + step * index))
-const headsOf = (heads: number, time: number, from: number) => ({ dims: [1, heads, time, 4], values: sequence(heads * time * 4, from, 0.7) })
+const sequence = (length: number, from: number, step: number) =>
+  Array.from({ length }, (_, index) => Math.sin(from + step * index))
+const headsOf = (heads: number, time: number, from: number) => ({
+  dims: [1, heads, time, 4],
+  values: sequence(heads * time * 4, from, 0.7),
+})
 
 const cases: Record<string, { program: Program; inputs: Inputs; result?: number[] }> = {
-  'add, broadcasting a row': { program: (ops, { a, b }) => ops.add(a!, b!), inputs: { a: a23, b: row3 }, result: [2.5, -2, 2.5, 3.5, -0.75, -0.25] },
-  subtract: { program: (ops, { a, b }) => ops.subtract(a!, b!), inputs: { a: a23, b: b23 }, result: [-0.5, -1.5, 4, 1.2, -2.25, -2] },
-  'multiply, broadcasting a row': { program: (ops, { a, b }) => ops.multiply(a!, b!), inputs: { a: a23, b: row3 }, result: [1, 1, 1, 3, -0.25, -0.375] },
+  'add, broadcasting a row': {
+    program: (ops, { a, b }) => ops.add(a!, b!),
+    inputs: { a: a23, b: row3 },
+    result: [2.5, -2, 2.5, 3.5, -0.75, -0.25],
+  },
+  subtract: {
+    program: (ops, { a, b }) => ops.subtract(a!, b!),
+    inputs: { a: a23, b: b23 },
+    result: [-0.5, -1.5, 4, 1.2, -2.25, -2],
+  },
+  'multiply, broadcasting a row': {
+    program: (ops, { a, b }) => ops.multiply(a!, b!),
+    inputs: { a: a23, b: row3 },
+    result: [1, 1, 1, 3, -0.25, -0.375],
+  },
   negate: { program: (ops, { a }) => ops.negate(a!), inputs: { a: a23 } },
   exp: { program: (ops, { a }) => ops.exp(a!), inputs: { a: a23 } },
-  minimum: { program: (ops, { a, b }) => ops.minimum(a!, b!), inputs: { a: a23, b: b23 }, result: [0.5, -1, -2, 0.3, 0.25, -0.75] },
-  clamp: { program: (ops, { a }) => ops.clamp(a!, c0(ops, -0.9), c0(ops, 1)), inputs: { a: a23 }, result: [0.5, -0.9, 1, 1, 0.25, -0.75] },
+  minimum: {
+    program: (ops, { a, b }) => ops.minimum(a!, b!),
+    inputs: { a: a23, b: b23 },
+    result: [0.5, -1, -2, 0.3, 0.25, -0.75],
+  },
+  clamp: {
+    program: (ops, { a }) => ops.clamp(a!, c0(ops, -0.9), c0(ops, 1)),
+    inputs: { a: a23 },
+    result: [0.5, -0.9, 1, 1, 0.25, -0.75],
+  },
   reshape: { program: (ops, { a }) => ops.reshape(a!, [3, 2]), inputs: { a: a23 } },
-  transpose: { program: (ops, { a }) => ops.transpose(a!, [1, 0]), inputs: { a: a23 }, result: [0.5, 1.5, -1, 0.25, 2, -0.75] },
-  concat: { program: (ops, { a, b }) => ops.concat([a!, b!], 1), inputs: { a: a23, b: b23 }, result: [0.5, -1, 2, 1, 0.5, -2, 1.5, 0.25, -0.75, 0.3, 2.5, 1.25] },
+  transpose: {
+    program: (ops, { a }) => ops.transpose(a!, [1, 0]),
+    inputs: { a: a23 },
+    result: [0.5, 1.5, -1, 0.25, 2, -0.75],
+  },
+  concat: {
+    program: (ops, { a, b }) => ops.concat([a!, b!], 1),
+    inputs: { a: a23, b: b23 },
+    result: [0.5, -1, 2, 1, 0.5, -2, 1.5, 0.25, -0.75, 0.3, 2.5, 1.25],
+  },
   slice: { program: (ops, { a }) => ops.slice(a!, 1, 1, 3), inputs: { a: a23 }, result: [-1, 2, 0.25, -0.75] },
   sum: { program: (ops, { a }) => ops.sum(a!, [1], false), inputs: { a: a23 }, result: [1.5, 1] },
-  'gatherRows, a row twice': { program: (ops, { a }) => ops.gatherRows(a!, ops.argMax(ops.gatherRows(a!, ops.argMax(ops.transpose(a!, [1, 0]))))), inputs: { a: { dims: [3, 3], values: [1, 2, 9, 4, 8, 6, 7, 5, 3] } } },
+  'gatherRows, a row twice': {
+    program: (ops, { a }) => ops.gatherRows(a!, ops.argMax(ops.gatherRows(a!, ops.argMax(ops.transpose(a!, [1, 0]))))),
+    inputs: { a: { dims: [3, 3], values: [1, 2, 9, 4, 8, 6, 7, 5, 3] } },
+  },
   pick: { program: (ops, { a }) => ops.pick(a!, ops.argMax(a!)), inputs: { a: a23 }, result: [2, 1.5] },
-  matmul: { program: (ops, { a, b }) => ops.matmul(a!, b!), inputs: { a: a23, b: b32 }, result: [7.5, 2.45, -0.875, -0.1125] },
-  'matmul, left transposed, scaled': { program: (ops, { a, b }) => ops.matmul(a!, b!, { transposeLeft: true, scale: 0.5 }), inputs: { a: a23, b: b23 } },
-  'matmul, right transposed': { program: (ops, { a, b }) => ops.matmul(a!, b!, { transposeRight: true }), inputs: { a: a23, b: b23 }, result: [-4, 0.15, 3.125, 0.1375] },
-  'matmul, both transposed': { program: (ops, { a, b }) => ops.matmul(a!, b!, { transposeLeft: true, transposeRight: true }), inputs: { a: a23, b: b32 } },
-  'linear with bias': { program: (ops, { x, w, c }) => ops.linear(x!, w!, c!), inputs: { x: a23, w: b23, c: { dims: [2], values: [10, 20] } }, result: [6, 20.15, 13.125, 20.1375] },
+  matmul: {
+    program: (ops, { a, b }) => ops.matmul(a!, b!),
+    inputs: { a: a23, b: b32 },
+    result: [7.5, 2.45, -0.875, -0.1125],
+  },
+  'matmul, left transposed, scaled': {
+    program: (ops, { a, b }) => ops.matmul(a!, b!, { transposeLeft: true, scale: 0.5 }),
+    inputs: { a: a23, b: b23 },
+  },
+  'matmul, right transposed': {
+    program: (ops, { a, b }) => ops.matmul(a!, b!, { transposeRight: true }),
+    inputs: { a: a23, b: b23 },
+    result: [-4, 0.15, 3.125, 0.1375],
+  },
+  'matmul, both transposed': {
+    program: (ops, { a, b }) => ops.matmul(a!, b!, { transposeLeft: true, transposeRight: true }),
+    inputs: { a: a23, b: b32 },
+  },
+  'linear with bias': {
+    program: (ops, { x, w, c }) => ops.linear(x!, w!, c!),
+    inputs: { x: a23, w: b23, c: { dims: [2], values: [10, 20] } },
+    result: [6, 20.15, 13.125, 20.1375],
+  },
   softmax: { program: (ops, { a }) => ops.softmax(a!), inputs: { a: a23 } },
   logSoftmax: { program: (ops, { a }) => ops.logSoftmax(a!), inputs: { a: a23 } },
-  rmsNorm: { program: (ops, { a, w }) => ops.rmsNorm(a!, w!, 0.25), inputs: { a: { dims: [1, 3], values: [1, 2, 2] }, w: row3 }, result: [2, -2, 1].map((x) => x / Math.sqrt(3.25)) },
+  rmsNorm: {
+    program: (ops, { a, w }) => ops.rmsNorm(a!, w!, 0.25),
+    inputs: { a: { dims: [1, 3], values: [1, 2, 2] }, w: row3 },
+    result: [2, -2, 1].map((x) => x / Math.sqrt(3.25)),
+  },
   swiglu: { program: (ops, { a, b }) => ops.swiglu(a!, b!), inputs: { a: a23, b: b23 } },
   rotate: {
     program: (ops, { x }) => {
@@ -112,28 +186,29 @@ describe.each(Object.entries(cases))('%s', (_, { program, inputs, result }) => {
     const evaluated = await evaluate(program, inputs)
     result?.forEach((expected, index) => expect(evaluated.result[index]).toBeCloseTo(expected, 10))
     for (const [name, numeric] of Object.entries(evaluated.numeric)) {
-      numeric.forEach((expected, index) => expect(evaluated.gradients[name]![index], `d${name}[${index}]`).toBeCloseTo(expected, 6))
+      numeric.forEach((expected, index) =>
+        expect(evaluated.gradients[name]![index], `d${name}[${index}]`).toBeCloseTo(expected, 6),
+      )
     }
     await evaluated.release()
   })
 })
 
 test('attention: head h reads key head floor(h K / H), and position t nothing after t', async () => {
-  const { result, release } = await evaluate(
-    (ops, { q, k, v }) => ops.attention(q!, k!, v!, ops.causalBias(2), 1),
-    {
-      q: { dims: [1, 2, 2, 1], values: [0, 0, 0, Math.log(3)] },
-      k: { dims: [1, 1, 2, 1], values: [0, 1] },
-      v: { dims: [1, 1, 2, 1], values: [1, 5] },
-    },
-  )
+  const { result, release } = await evaluate((ops, { q, k, v }) => ops.attention(q!, k!, v!, ops.causalBias(2), 1), {
+    q: { dims: [1, 2, 2, 1], values: [0, 0, 0, Math.log(3)] },
+    k: { dims: [1, 1, 2, 1], values: [0, 1] },
+    v: { dims: [1, 1, 2, 1], values: [1, 5] },
+  })
   // First head: 1, then the mean of 1 and 5. Second head: 1, then weights 1/4 and 3/4.
   ;[1, 3, 1, 4].forEach((expected, index) => expect(result[index]).toBeCloseTo(expected, 10))
   await release()
 })
 
 test('a gradient stops at stopGradient and adds up over uses', async () => {
-  const { gradients, release } = await evaluate((ops, { x }) => ops.add(ops.multiply(x!, ops.stopGradient(x!)), x!), { x: { dims: [1], values: [3] } })
+  const { gradients, release } = await evaluate((ops, { x }) => ops.add(ops.multiply(x!, ops.stopGradient(x!)), x!), {
+    x: { dims: [1], values: [3] },
+  })
   expect(gradients.x).toEqual([4])
   await release()
 })
@@ -145,7 +220,10 @@ test('named sizes are known only when the graph runs', async () => {
   graph.output('y', ops.transpose(ops.reshape(x, ['B', 'T', 2, 2]), [0, 2, 1, 3]))
   graph.output('flat', ops.reshape(ops.range('B*T'), ['B', 'T']))
   await device.createSession('sizes', graph.build())
-  for (const [batch, time] of [[1, 3], [2, 5]] as const) {
+  for (const [batch, time] of [
+    [1, 3],
+    [2, 5],
+  ] as const) {
     const feeds = { x: { type: 'float32' as const, dims: [batch, time, 4], data: new Float32Array(batch * time * 4) } }
     const { y, flat } = await device.run({ session: 'sizes', feeds, fetch: ['y', 'flat'] })
     expect(y!.dims).toEqual([batch, 2, time, 2])
@@ -169,6 +247,9 @@ test('shapes that do not fit are refused while building', () => {
 test('a scalar that does not depend on a value has no gradient for it', () => {
   const graph = new Graph()
   const ops = graphOps(graph)
-  const [a, b] = [graph.input('a', 'float32', [2], { differentiable: true }), graph.input('b', 'float32', [2], { differentiable: true })]
+  const [a, b] = [
+    graph.input('a', 'float32', [2], { differentiable: true }),
+    graph.input('b', 'float32', [2], { differentiable: true }),
+  ]
   expect(() => graph.gradients(ops.sum(a, [0], false), [b], ops.add)).toThrow('does not depend on b')
 })

@@ -23,7 +23,10 @@ describe('groupAdvantages', () => {
   })
 
   test('equal rewards: advantage 0, counted as without variance', () => {
-    expect(groupAdvantages([0.1, 0.1, 0.1], 'group')).toEqual({ advantages: [0, 0, 0].map((x) => expect.closeTo(x, 12)), zeroVariance: true })
+    expect(groupAdvantages([0.1, 0.1, 0.1], 'group')).toEqual({
+      advantages: [0, 0, 0].map((x) => expect.closeTo(x, 12)),
+      zeroVariance: true,
+    })
   })
 
   test('a single reward, or none, compares to nothing', () => {
@@ -33,9 +36,18 @@ describe('groupAdvantages', () => {
 })
 
 describe('policyRows', () => {
-  const segment = (id: number, sampled: 0 | 1): Segment => ({ ids: [id, 7], actionMask: [0, sampled], logprobs: [0, -sampled], promptLength: 1, policyVersion: '0' })
+  const segment = (id: number, sampled: 0 | 1): Segment => ({
+    ids: [id, 7],
+    actionMask: [0, sampled],
+    logprobs: [0, -sampled],
+    promptLength: 1,
+    policyVersion: '0',
+  })
   const group = (id: string, runs: { reward: number | null; segments: Segment[] }[]): ScoredGroup => {
-    const task = { episode: { id: 'e', show: '', clips: [] }, question: { qid: id, episodeId: 'e', text: '', options: [] } }
+    const task = {
+      episode: { id: 'e', show: '', clips: [] },
+      question: { qid: id, episodeId: 'e', text: '', options: [] },
+    }
     const usage = { calls: 0, promptTokens: 0, completionTokens: 0, frames: 0, seconds: 0, costUsd: 0, cached: 0 }
     const trajectories = runs.map(({ segments }, sample) => ({
       id: `0/${id}/${sample}`,
@@ -44,7 +56,14 @@ describe('policyRows', () => {
       sample,
       seed: '',
       task,
-      budget: { turns: 1, windowClips: 1, tokensPerTurn: 1, tokensPerObservation: null, tokensPerTrajectory: null, deadlineSeconds: null },
+      budget: {
+        turns: 1,
+        windowClips: 1,
+        tokensPerTurn: 1,
+        tokensPerObservation: null,
+        tokensPerTrajectory: null,
+        deadlineSeconds: null,
+      },
       turns: [],
       segments,
       answer: null,
@@ -55,8 +74,15 @@ describe('policyRows', () => {
       usage: { master: usage, grounding: usage, vision: usage },
       seconds: 0,
     }))
-    const reward = (total: number | null): Reward | null => (total === null ? null : { total, format: 0, answer: total, turnCost: 0 })
-    const scored = trajectories.map((trajectory, sample) => ({ trajectory, reward: reward(runs[sample]!.reward), correct: false, grounded: false, kind: null }))
+    const reward = (total: number | null): Reward | null =>
+      total === null ? null : { total, format: 0, answer: total, turnCost: 0 }
+    const scored = trajectories.map((trajectory, sample) => ({
+      trajectory,
+      reward: reward(runs[sample]!.reward),
+      correct: false,
+      grounded: false,
+      kind: null,
+    }))
     return { group: { id, step: 0, task, trajectories }, scored }
   }
   const groups = [
@@ -74,7 +100,13 @@ describe('policyRows', () => {
 
   test('every segment with a sampled token carries the advantage of its trajectory', () => {
     const rows = policyRows(groups, advantages, { zeroVariance: 'keep' })
-    expect(rows.map(({ ids, advantage }) => [ids[0], advantage])).toEqual([[1, 0.5], [2, 0.5], [3, -0.5], [6, 0], [7, 0]])
+    expect(rows.map(({ ids, advantage }) => [ids[0], advantage])).toEqual([
+      [1, 0.5],
+      [2, 0.5],
+      [3, -0.5],
+      [6, 0],
+      [7, 0],
+    ])
   })
 
   test('drop leaves out groups without variance', () => {

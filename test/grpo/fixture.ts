@@ -2,15 +2,18 @@
 
 import { readFileSync } from 'node:fs'
 import seedrandom from 'seedrandom'
-import { decoderConfig, weightShapes } from '../../src/policy/architecture.ts'
 import type { DecoderConfig } from '../../src/policy/architecture.ts'
+import { decoderConfig, weightShapes } from '../../src/policy/architecture.ts'
 import type { WeightTensor } from '../../src/policy/weights.ts'
 
 /** Reads a float32 safetensors file (8 bytes of header length, JSON header, data). */
 export function readFixtureWeights(file: URL): Map<string, WeightTensor> {
   const bytes = readFileSync(file)
   const headerLength = Number(bytes.readBigUInt64LE(0))
-  const header = JSON.parse(bytes.subarray(8, 8 + headerLength).toString()) as Record<string, { shape: number[]; data_offsets: [number, number] }>
+  const header = JSON.parse(bytes.subarray(8, 8 + headerLength).toString()) as Record<
+    string,
+    { shape: number[]; data_offsets: [number, number] }
+  >
   const tensors = new Map<string, WeightTensor>()
   for (const [name, entry] of Object.entries(header)) {
     if (name === '__metadata__') continue

@@ -2,16 +2,16 @@
 
 import { readFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openDevice } from '../../src/engine/device.ts'
 import type { Device } from '../../src/engine/device.ts'
+import { openDevice } from '../../src/engine/device.ts'
 import { engineOptions } from '../../src/engine/options.ts'
 import { groupAdvantages } from '../../src/grpo/advantage.ts'
-import { grpoOptions } from '../../src/grpo/options.ts'
 import type { GrpoOptions } from '../../src/grpo/options.ts'
+import { grpoOptions } from '../../src/grpo/options.ts'
 import type { PolicyRow } from '../../src/grpo/rows.ts'
 import { openTrainer } from '../../src/grpo/trainer.ts'
-import { updatePolicy } from '../../src/grpo/update.ts'
 import type { StepMetrics } from '../../src/grpo/update.ts'
+import { updatePolicy } from '../../src/grpo/update.ts'
 import { decoderConfig } from '../../src/policy/architecture.ts'
 import { readFixtureWeights } from './fixture.ts'
 
@@ -52,7 +52,9 @@ beforeAll(async () => {
 afterAll(() => device.close())
 
 test('log-probabilities of the forward pass', async () => {
-  const { input_ids: inputs, logprobs: expected } = json<{ input_ids: number[][]; logprobs: number[][] }>('forward.json')
+  const { input_ids: inputs, logprobs: expected } = json<{ input_ids: number[][]; logprobs: number[][] }>(
+    'forward.json',
+  )
   const trainer = await openTrainer(device, config, initial)
   const rows = inputs.map((ids) => ({ ids, positions: [...ids.keys()].slice(1) }))
   const scored = await trainer.score(rows, { temperature: 1, weights: 'policy', microBatchTokens: 4096 })
@@ -89,7 +91,10 @@ describe.each(Object.entries(runs))('%s', (name, run) => {
     })
     const steps: StepMetrics[] = []
     for (const batch of batches.slice(0, run.optimizer_steps / run.num_iterations)) {
-      const metrics = await updatePolicy(trainer, policyRows(batch), options, { temperature: 1, totalSteps: run.optimizer_steps })
+      const metrics = await updatePolicy(trainer, policyRows(batch), options, {
+        temperature: 1,
+        totalSteps: run.optimizer_steps,
+      })
       expect(metrics.ratioMax).toBeCloseTo(1, 6)
       steps.push(...metrics.steps)
     }
@@ -124,7 +129,10 @@ function policyRows(batch: readonly RolloutRow[]): PolicyRow[] {
   const advantages = new Map<RolloutRow, number>()
   for (const group of new Set(batch.map((row) => row.group))) {
     const members = batch.filter((row) => row.group === group)
-    groupAdvantages(members.map(({ reward }) => reward), 'group').advantages.forEach((advantage, index) => advantages.set(members[index]!, advantage!))
+    groupAdvantages(
+      members.map(({ reward }) => reward),
+      'group',
+    ).advantages.forEach((advantage, index) => advantages.set(members[index]!, advantage!))
   }
   return batch.map((row) => {
     const ids = [...row.prompt_ids, ...row.completion_ids]

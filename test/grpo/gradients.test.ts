@@ -2,14 +2,14 @@
 
 import seedrandom from 'seedrandom'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openDevice } from '../../src/engine/device.ts'
 import type { Device } from '../../src/engine/device.ts'
+import { openDevice } from '../../src/engine/device.ts'
 import type { FloatType } from '../../src/engine/graph.ts'
 import { engineOptions } from '../../src/engine/options.ts'
 import type { TensorData } from '../../src/engine/protocol.ts'
 import { gradientOutput, policyGraph, supervisedGraph } from '../../src/grpo/graphs.ts'
-import { weightShapes } from '../../src/policy/architecture.ts'
 import type { DecoderConfig } from '../../src/policy/architecture.ts'
+import { weightShapes } from '../../src/policy/architecture.ts'
 import { bindWeights, uploadWeights } from '../../src/policy/weights.ts'
 import { randomWeights, smallDecoder } from './fixture.ts'
 
@@ -28,7 +28,10 @@ afterAll(() => device.close())
 /** One compiled graph over seeded inputs. */
 async function compile(config: DecoderConfig, loss: 'policy' | 'supervised', float: FloatType) {
   const session = `${loss}/${float}`
-  const graph = loss === 'policy' ? policyGraph(config, { kl: true, klBiasCorrection: true }, float) : supervisedGraph(config, float)
+  const graph =
+    loss === 'policy'
+      ? policyGraph(config, { kl: true, klBiasCorrection: true }, float)
+      : supervisedGraph(config, float)
   const weights = randomWeights(config, 'gradients')
   await uploadWeights(device, config, weights, 'policy', float)
   await device.createSession(session, graph.build(), bindWeights(config, 'policy'))
@@ -38,13 +41,27 @@ async function compile(config: DecoderConfig, loss: 'policy' | 'supervised', flo
     dims,
     data: float === 'float32' ? Float32Array.from(values) : Float64Array.from(values),
   })
-  const integers = (dims: number[], values: number[]): TensorData => ({ type: 'int32', dims, data: Int32Array.from(values) })
+  const integers = (dims: number[], values: number[]): TensorData => ({
+    type: 'int32',
+    dims,
+    data: Int32Array.from(values),
+  })
   const random = seedrandom('inputs')
-  const column = (low: number, high: number) => floats([ROWS.length], ROWS.map(() => low + random() * (high - low)))
+  const column = (low: number, high: number) =>
+    floats(
+      [ROWS.length],
+      ROWS.map(() => low + random() * (high - low)),
+    )
   const common = {
-    ids: integers([BATCH, TIME], Array.from({ length: BATCH * TIME }, () => Math.floor(random() * config.vocabularySize))),
+    ids: integers(
+      [BATCH, TIME],
+      Array.from({ length: BATCH * TIME }, () => Math.floor(random() * config.vocabularySize)),
+    ),
     rows: integers([ROWS.length], ROWS),
-    targets: integers([ROWS.length], ROWS.map(() => Math.floor(random() * config.vocabularySize))),
+    targets: integers(
+      [ROWS.length],
+      ROWS.map(() => Math.floor(random() * config.vocabularySize)),
+    ),
     inverseTemperature: floats([], [1 / 0.7]),
     tokenWeights: column(0.05, 0.2),
   }
@@ -54,14 +71,23 @@ async function compile(config: DecoderConfig, loss: 'policy' | 'supervised', flo
     const { logprobs } = await device.run({ session, feeds: neutral, fetch: ['logprobs'] })
     // Ratios on both sides of the clip bounds, none near one of them.
     const shift = [0.05, -0.1, 0.5, -0.6, 0.1, 0.6, -0.5, -0.05]
-    const shifted = (by: number[]) => floats([ROWS.length], by.map((x, index) => Number(logprobs!.data[index]) + x))
+    const shifted = (by: number[]) =>
+      floats(
+        [ROWS.length],
+        by.map((x, index) => Number(logprobs!.data[index]) + x),
+      )
     Object.assign(feeds, column3(shifted(shift), column(-1, 1), shifted(shift.toReversed())), scalars(floats))
   }
-  const run = (overrides: Record<string, TensorData>, fetch: string[]) => device.run({ session, feeds: { ...feeds, ...overrides }, fetch })
+  const run = (overrides: Record<string, TensorData>, fetch: string[]) =>
+    device.run({ session, feeds: { ...feeds, ...overrides }, fetch })
   return { run, weights, release: () => device.releaseSession(session) }
 }
 
-function column3(oldLogprobs: TensorData, advantages: TensorData, referenceLogprobs: TensorData): Record<string, TensorData> {
+function column3(
+  oldLogprobs: TensorData,
+  advantages: TensorData,
+  referenceLogprobs: TensorData,
+): Record<string, TensorData> {
   return { oldLogprobs, advantages, referenceLogprobs }
 }
 
@@ -83,13 +109,18 @@ describe.each([
     let checked = 0
     for (const name of names) {
       const gradient = gradients[gradientOutput(name)]!.data as Float64Array
-      const largest = gradient.reduce((best, value, index) => (Math.abs(value) > Math.abs(gradient[best]!) ? index : best), 0)
+      const largest = gradient.reduce(
+        (best, value, index) => (Math.abs(value) > Math.abs(gradient[best]!) ? index : best),
+        0,
+      )
       expect(Math.abs(gradient[largest]!), name).toBeGreaterThan(1e-6)
       for (const entry of new Set([largest, 0, Math.floor(gradient.length / 2), gradient.length - 1])) {
         const at = async (delta: number) => {
           const data = Float64Array.from(weights.get(name)!.data)
           data[entry]! += delta
-          const { loss: value } = await run({ [name]: { type: 'float64', dims: weights.get(name)!.shape, data } }, ['loss'])
+          const { loss: value } = await run({ [name]: { type: 'float64', dims: weights.get(name)!.shape, data } }, [
+            'loss',
+          ])
           return Number(value!.data[0])
         }
         const numeric = ((await at(STEP)) - (await at(-STEP))) / (2 * STEP)
@@ -110,7 +141,10 @@ describe.each([
     const actual = await fused.run({}, names.map(gradientOutput))
     await fused.release()
     for (const name of names) {
-      const [a, b] = [actual[gradientOutput(name)]!.data as Float32Array, expected[gradientOutput(name)]!.data as Float64Array]
+      const [a, b] = [
+        actual[gradientOutput(name)]!.data as Float32Array,
+        expected[gradientOutput(name)]!.data as Float64Array,
+      ]
       const scale = b.reduce((most, value) => Math.max(most, Math.abs(value)), 0)
       a.forEach((value, index) => expect(Math.abs(value - b[index]!) / scale, `${name}[${index}]`).toBeLessThan(2e-5))
     }

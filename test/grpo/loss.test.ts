@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openDevice } from '../../src/engine/device.ts'
 import type { Device } from '../../src/engine/device.ts'
+import { openDevice } from '../../src/engine/device.ts'
 import { Graph } from '../../src/engine/graph.ts'
 import { graphOps } from '../../src/engine/graph-ops.ts'
 import { engineOptions } from '../../src/engine/options.ts'
@@ -8,7 +8,12 @@ import { k3, policyLoss, tokenLoss, tokenWeights } from '../../src/grpo/loss.ts'
 
 const clip = { clipLow: 0.2, clipHigh: 0.28, klCoefficient: 0, klBiasCorrection: true }
 /** A token whose ratio is r. */
-const token = (r: number, advantage: number, reference: number | null = null) => ({ logprob: Math.log(r) - 1, oldLogprob: -1, advantage, reference })
+const token = (r: number, advantage: number, reference: number | null = null) => ({
+  logprob: Math.log(r) - 1,
+  oldLogprob: -1,
+  advantage,
+  reference,
+})
 
 describe('tokenLoss', () => {
   test('inside the bounds: minus ratio times advantage', () => {
@@ -32,7 +37,10 @@ describe('tokenLoss', () => {
     expect(k3(-2, -2 + Math.LN2)).toBeCloseTo(kl, 12)
     expect(k3(-2, -2)).toBe(0)
     const one = token(0.5, 0, Math.log(0.5) - 1 + Math.LN2)
-    expect(tokenLoss(one, { ...clip, klCoefficient: 0.1 })).toMatchObject({ loss: expect.closeTo(0.1 * 0.5 * kl, 12), kl: expect.closeTo(0.5 * kl, 12) })
+    expect(tokenLoss(one, { ...clip, klCoefficient: 0.1 })).toMatchObject({
+      loss: expect.closeTo(0.1 * 0.5 * kl, 12),
+      kl: expect.closeTo(0.5 * kl, 12),
+    })
     expect(tokenLoss(one, { ...clip, klCoefficient: 0.1, klBiasCorrection: false }).kl).toBeCloseTo(kl, 12)
   })
 })
@@ -50,31 +58,48 @@ describe('policyLoss', () => {
   })
   afterAll(() => device.close())
 
-  test.each([true, false])('the graph computes what the arithmetic says (bias correction %s)', async (klBiasCorrection) => {
-    const options = { clipLow: 0.2, clipHigh: 0.28, klCoefficient: 0.3, klBiasCorrection }
-    const tokens = [0.5, 0.9, 1, 1.1, 1.5].flatMap((ratio) => [-2, 0.7].map((advantage) => token(ratio, advantage, -1.3)))
-    const weights = tokens.map((_, index) => 0.1 + index / 50)
-    const graph = new Graph('float64')
-    const column = (name: string) => graph.input(name, 'float64', ['M'])
-    const scalar = (value: number) => graph.scalar(value)
-    const kl = { referenceLogprobs: column('reference'), coefficient: scalar(0.3), biasCorrection: klBiasCorrection }
-    const inputs = { logprobs: column('logprob'), oldLogprobs: column('oldLogprob'), advantages: column('advantage'), weights: column('weights') }
-    graph.output('loss', policyLoss(graphOps(graph), { ...inputs, ratioFloor: scalar(0.8), ratioCeiling: scalar(1.28), kl }))
-    await device.createSession('loss', graph.build())
-    const feed = (values: number[]) => ({ type: 'float64' as const, dims: [values.length], data: Float64Array.from(values) })
-    const { loss } = await device.run({
-      session: 'loss',
-      fetch: ['loss'],
-      feeds: {
-        logprob: feed(tokens.map(({ logprob }) => logprob)),
-        oldLogprob: feed(tokens.map(({ oldLogprob }) => oldLogprob)),
-        advantage: feed(tokens.map(({ advantage }) => advantage)),
-        reference: feed(tokens.map(({ reference }) => reference!)),
-        weights: feed(weights),
-      },
-    })
-    const expected = tokens.reduce((sum, one, index) => sum + weights[index]! * tokenLoss(one, options).loss, 0)
-    expect(loss!.data[0]).toBeCloseTo(expected, 12)
-    await device.releaseSession('loss')
-  })
+  test.each([true, false])(
+    'the graph computes what the arithmetic says (bias correction %s)',
+    async (klBiasCorrection) => {
+      const options = { clipLow: 0.2, clipHigh: 0.28, klCoefficient: 0.3, klBiasCorrection }
+      const tokens = [0.5, 0.9, 1, 1.1, 1.5].flatMap((ratio) =>
+        [-2, 0.7].map((advantage) => token(ratio, advantage, -1.3)),
+      )
+      const weights = tokens.map((_, index) => 0.1 + index / 50)
+      const graph = new Graph('float64')
+      const column = (name: string) => graph.input(name, 'float64', ['M'])
+      const scalar = (value: number) => graph.scalar(value)
+      const kl = { referenceLogprobs: column('reference'), coefficient: scalar(0.3), biasCorrection: klBiasCorrection }
+      const inputs = {
+        logprobs: column('logprob'),
+        oldLogprobs: column('oldLogprob'),
+        advantages: column('advantage'),
+        weights: column('weights'),
+      }
+      graph.output(
+        'loss',
+        policyLoss(graphOps(graph), { ...inputs, ratioFloor: scalar(0.8), ratioCeiling: scalar(1.28), kl }),
+      )
+      await device.createSession('loss', graph.build())
+      const feed = (values: number[]) => ({
+        type: 'float64' as const,
+        dims: [values.length],
+        data: Float64Array.from(values),
+      })
+      const { loss } = await device.run({
+        session: 'loss',
+        fetch: ['loss'],
+        feeds: {
+          logprob: feed(tokens.map(({ logprob }) => logprob)),
+          oldLogprob: feed(tokens.map(({ oldLogprob }) => oldLogprob)),
+          advantage: feed(tokens.map(({ advantage }) => advantage)),
+          reference: feed(tokens.map(({ reference }) => reference!)),
+          weights: feed(weights),
+        },
+      })
+      const expected = tokens.reduce((sum, one, index) => sum + weights[index]! * tokenLoss(one, options).loss, 0)
+      expect(loss!.data[0]).toBeCloseTo(expected, 12)
+      await device.releaseSession('loss')
+    },
+  )
 })

@@ -5,7 +5,10 @@ import { grpoOptions, supervisedOptions } from '../../src/grpo/options.ts'
 import { consecutiveParts } from '../../src/grpo/update.ts'
 
 describe('learningRateAt', () => {
-  const at = (schedule: 'constant' | 'linear' | 'cosine', warmupSteps = 0) => (step: number) => learningRateAt(step, 10, { learningRate: 2, schedule, warmupSteps })
+  const at =
+    (schedule: 'constant' | 'linear' | 'cosine', warmupSteps = 0) =>
+    (step: number) =>
+      learningRateAt(step, 10, { learningRate: 2, schedule, warmupSteps })
 
   test('linear falls to 0 at the last update', () => {
     expect([0, 5, 9, 10].map(at('linear'))).toEqual([2, 1, expect.closeTo(0.2, 12), 0])
@@ -28,17 +31,30 @@ test('clipCoefficient scales long gradients down and leaves short ones alone', (
 })
 
 test('biases and norms do not decay', () => {
-  const names = ['model.embed_tokens.weight', 'model.layers.0.self_attn.q_proj.weight', 'lm_head.weight', 'model.layers.0.self_attn.q_proj.bias', 'model.layers.0.input_layernorm.weight', 'model.norm.weight']
+  const names = [
+    'model.embed_tokens.weight',
+    'model.layers.0.self_attn.q_proj.weight',
+    'lm_head.weight',
+    'model.layers.0.self_attn.q_proj.bias',
+    'model.layers.0.input_layernorm.weight',
+    'model.norm.weight',
+  ]
   expect(names.map(decays)).toEqual([true, true, true, false, false, false])
 })
 
 test('consecutiveParts covers all rows once', () => {
-  expect(consecutiveParts(5, 2)).toEqual([[0, 1], [2, 3, 4]])
+  expect(consecutiveParts(5, 2)).toEqual([
+    [0, 1],
+    [2, 3, 4],
+  ])
   expect(consecutiveParts(1, 3)).toEqual([[0]])
 })
 
 describe('microBatches', () => {
-  const row = (length: number, ...positions: number[]) => ({ ids: Array.from({ length }, (_, index) => index + 10), positions })
+  const row = (length: number, ...positions: number[]) => ({
+    ids: Array.from({ length }, (_, index) => index + 10),
+    positions,
+  })
 
   test('longest first, within the bound, cut after the last target', () => {
     const batches = microBatches([row(9, 2), row(9, 1, 4), row(9), row(9, 3), row(9, 8)], 8)
@@ -53,7 +69,10 @@ describe('microBatches', () => {
   })
 
   test('a sequence longer than the bound goes alone', () => {
-    expect(microBatches([row(30, 29), row(30, 29)], 8).map(({ batch, time }) => [batch, time])).toEqual([[1, 29], [1, 29]])
+    expect(microBatches([row(30, 29), row(30, 29)], 8).map(({ batch, time }) => [batch, time])).toEqual([
+      [1, 29],
+      [1, 29],
+    ])
   })
 })
 

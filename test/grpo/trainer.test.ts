@@ -1,16 +1,16 @@
 /** The trainer and the update on a small decoder, with the real engine. */
 
 import seedrandom from 'seedrandom'
-import { afterAll, beforeEach, beforeAll, describe, expect, test } from 'vitest'
-import { openDevice } from '../../src/engine/device.ts'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Device } from '../../src/engine/device.ts'
+import { openDevice } from '../../src/engine/device.ts'
 import { engineOptions } from '../../src/engine/options.ts'
-import { grpoOptions, supervisedOptions } from '../../src/grpo/options.ts'
 import type { GrpoOptions } from '../../src/grpo/options.ts'
+import { grpoOptions, supervisedOptions } from '../../src/grpo/options.ts'
 import type { PolicyRow } from '../../src/grpo/rows.ts'
 import { superviseBatch } from '../../src/grpo/supervised.ts'
-import { openTrainer } from '../../src/grpo/trainer.ts'
 import type { Trainer } from '../../src/grpo/trainer.ts'
+import { openTrainer } from '../../src/grpo/trainer.ts'
 import { updatePolicy } from '../../src/grpo/update.ts'
 import { weightShapes } from '../../src/policy/architecture.ts'
 import { randomWeights, smallDecoder } from './fixture.ts'
@@ -35,13 +35,18 @@ beforeEach(() => trainer.load({ weights: randomWeights(config, 'trainer') }))
 async function rolloutRows(count: number, seed = 'rows'): Promise<PolicyRow[]> {
   const random = seedrandom(seed)
   const rows = Array.from({ length: count }, () => {
-    const ids = Array.from({ length: 6 + Math.floor(random() * 20) }, () => Math.floor(random() * config.vocabularySize))
+    const ids = Array.from({ length: 6 + Math.floor(random() * 20) }, () =>
+      Math.floor(random() * config.vocabularySize),
+    )
     const actionMask = ids.map((_, t): 0 | 1 => (t > 2 && random() < 0.4 ? 1 : 0))
     actionMask[5] = 1
     return { ids, actionMask, advantage: 2 * random() - 1 }
   })
   const positions = rows.map(({ actionMask }) => [...actionMask.keys()].filter((t) => actionMask[t] === 1))
-  const scored = await trainer.score(rows.map(({ ids }, index) => ({ ids, positions: positions[index]! })), { temperature: 1, weights: 'policy', microBatchTokens: 512 })
+  const scored = await trainer.score(
+    rows.map(({ ids }, index) => ({ ids, positions: positions[index]! })),
+    { temperature: 1, weights: 'policy', microBatchTokens: 512 },
+  )
   return rows.map((row, index) => {
     const logprobs = row.ids.map(() => 0)
     positions[index]!.forEach((t, place) => (logprobs[t] = scored[index]![place]!))
@@ -58,22 +63,28 @@ async function weightsAfter(rows: readonly PolicyRow[], overrides: Partial<GrpoO
 }
 
 describe('updatePolicy', () => {
-  test.each(['dapo', 'grpo'] as const)('%s: the division into micro-batches changes neither loss nor gradient', async (lossType) => {
-    const rows = await rolloutRows(8)
-    const whole = await weightsAfter(rows, { lossType, microBatchTokens: 100_000 })
-    for (const microBatchTokens of [1, 40]) {
-      const divided = await weightsAfter(rows, { lossType, microBatchTokens })
-      expect(divided.metrics.steps[0]!.loss).toBeCloseTo(whole.metrics.steps[0]!.loss, 6)
-      expect(divided.metrics.steps[0]!.gradNorm / whole.metrics.steps[0]!.gradNorm).toBeCloseTo(1, 5)
-    }
-  })
+  test.each(['dapo', 'grpo'] as const)(
+    '%s: the division into micro-batches changes neither loss nor gradient',
+    async (lossType) => {
+      const rows = await rolloutRows(8)
+      const whole = await weightsAfter(rows, { lossType, microBatchTokens: 100_000 })
+      for (const microBatchTokens of [1, 40]) {
+        const divided = await weightsAfter(rows, { lossType, microBatchTokens })
+        expect(divided.metrics.steps[0]!.loss).toBeCloseTo(whole.metrics.steps[0]!.loss, 6)
+        expect(divided.metrics.steps[0]!.gradNorm / whole.metrics.steps[0]!.gradNorm).toBeCloseTo(1, 5)
+      }
+    },
+  )
 
   test('raises the log-probability of tokens with a positive advantage and lowers the others', async () => {
     const rows = (await rolloutRows(4)).map((row, index) => ({ ...row, advantage: index % 2 === 0 ? 1 : -1 }))
     const sum = async () =>
-      (await trainer.score(rows.map(({ ids, actionMask }) => ({ ids, positions: [...ids.keys()].filter((t) => actionMask[t] === 1) })), { temperature: 1, weights: 'policy', microBatchTokens: 512 })).map((row) =>
-        row.reduce((a, b) => a + b, 0),
-      )
+      (
+        await trainer.score(
+          rows.map(({ ids, actionMask }) => ({ ids, positions: [...ids.keys()].filter((t) => actionMask[t] === 1) })),
+          { temperature: 1, weights: 'policy', microBatchTokens: 512 },
+        )
+      ).map((row) => row.reduce((a, b) => a + b, 0))
     const before = await sum()
     const metrics = await updatePolicy(trainer, rows, options({ learningRate: 1e-3 }), context)
     const after = await sum()
@@ -85,8 +96,13 @@ describe('updatePolicy', () => {
 
   test('minibatches and epochs are steps; each follows the schedule', async () => {
     const rows = await rolloutRows(6)
-    const metrics = await updatePolicy(trainer, rows, options({ minibatches: 2, epochs: 2, schedule: 'linear' }), { temperature: 1, totalSteps: 4 })
-    expect(metrics.steps.map(({ learningRate }) => learningRate)).toEqual([1e-2, 7.5e-3, 5e-3, 2.5e-3].map((x) => expect.closeTo(x, 10)))
+    const metrics = await updatePolicy(trainer, rows, options({ minibatches: 2, epochs: 2, schedule: 'linear' }), {
+      temperature: 1,
+      totalSteps: 4,
+    })
+    expect(metrics.steps.map(({ learningRate }) => learningRate)).toEqual(
+      [1e-2, 7.5e-3, 5e-3, 2.5e-3].map((x) => expect.closeTo(x, 10)),
+    )
     expect(metrics.steps[0]!.tokens + metrics.steps[1]!.tokens).toBe(metrics.tokens)
     expect(metrics.steps[3]!.clipFraction).toBeGreaterThan(0)
     expect(trainer.step).toBe(4)
@@ -95,12 +111,18 @@ describe('updatePolicy', () => {
   test('temperature: scored as it was sampled, so that the first ratio is 1', async () => {
     const [row] = await rolloutRows(1)
     const positions = [...row!.ids.keys()].filter((t) => row!.actionMask[t] === 1)
-    const at = async (temperature: number) => (await trainer.score([{ ids: row!.ids, positions }], { temperature, weights: 'policy', microBatchTokens: 512 }))[0]!
+    const at = async (temperature: number) =>
+      (
+        await trainer.score([{ ids: row!.ids, positions }], { temperature, weights: 'policy', microBatchTokens: 512 })
+      )[0]!
     const warm = await at(2)
     const logprobs = row!.ids.map(() => 0)
     positions.forEach((t, place) => (logprobs[t] = warm[place]!))
     expect(Math.abs(warm[0]! - (await at(1))[0]!)).toBeGreaterThan(1e-3)
-    const { ratioMax } = await updatePolicy(trainer, [{ ...row!, logprobs }], options(), { temperature: 2, totalSteps: 1 })
+    const { ratioMax } = await updatePolicy(trainer, [{ ...row!, logprobs }], options(), {
+      temperature: 2,
+      totalSteps: 1,
+    })
     expect(ratioMax).toBeCloseTo(1, 5)
   })
 
@@ -108,22 +130,41 @@ describe('updatePolicy', () => {
     await trainer.keepReference()
     const rows = (await rolloutRows(4)).map((row) => ({ ...row, advantage: 0 }))
     await trainer.load({ weights: randomWeights(config, 'another') })
-    const before = await updatePolicy(trainer, rows, options({ klCoefficient: 1, oldLogprobs: 'recomputed', learningRate: 3e-3 }), context)
+    const before = await updatePolicy(
+      trainer,
+      rows,
+      options({ klCoefficient: 1, oldLogprobs: 'recomputed', learningRate: 3e-3 }),
+      context,
+    )
     expect(before.steps[0]!.kl).toBeGreaterThan(0)
-    const after = await updatePolicy(trainer, rows, options({ klCoefficient: 1, oldLogprobs: 'recomputed', learningRate: 3e-3 }), context)
+    const after = await updatePolicy(
+      trainer,
+      rows,
+      options({ klCoefficient: 1, oldLogprobs: 'recomputed', learningRate: 3e-3 }),
+      context,
+    )
     expect(after.steps[0]!.kl).toBeLessThan(before.steps[0]!.kl)
   })
 
   test('no sampled token, no step', async () => {
-    const metrics = await updatePolicy(trainer, [{ ids: [1, 2], actionMask: [0, 0], logprobs: [0, 0], advantage: 1 }], options(), context)
+    const metrics = await updatePolicy(
+      trainer,
+      [{ ids: [1, 2], actionMask: [0, 0], logprobs: [0, 0], advantage: 1 }],
+      options(),
+      context,
+    )
     expect(metrics.steps).toEqual([])
     expect(trainer.step).toBe(0)
   })
 
   test('rows whose arrays disagree, or that begin with a sampled token, are refused', async () => {
     const update = (row: PolicyRow) => updatePolicy(trainer, [row], options(), context)
-    await expect(update({ ids: [1, 2], actionMask: [0, 1], logprobs: [0], advantage: 1 })).rejects.toThrow('lengths 2, 2 and 1')
-    await expect(update({ ids: [1, 2], actionMask: [1, 1], logprobs: [0, 0], advantage: 1 })).rejects.toThrow('first token')
+    await expect(update({ ids: [1, 2], actionMask: [0, 1], logprobs: [0], advantage: 1 })).rejects.toThrow(
+      'lengths 2, 2 and 1',
+    )
+    await expect(update({ ids: [1, 2], actionMask: [1, 1], logprobs: [0, 0], advantage: 1 })).rejects.toThrow(
+      'first token',
+    )
   })
 })
 
@@ -131,7 +172,9 @@ describe('what is not finite stops the step before weights change', () => {
   test('in the loss', async () => {
     const [row] = await rolloutRows(1)
     const before = (await trainer.save()).weights
-    await expect(updatePolicy(trainer, [{ ...row!, advantage: Number.NaN }], options(), context)).rejects.toThrow(/loss is NaN at optimizer step 0/)
+    await expect(updatePolicy(trainer, [{ ...row!, advantage: Number.NaN }], options(), context)).rejects.toThrow(
+      /loss is NaN at optimizer step 0/,
+    )
     expect((await trainer.save()).weights).toEqual(before)
     expect(trainer.step).toBe(0)
   })
@@ -141,7 +184,11 @@ describe('what is not finite stops the step before weights change', () => {
     const before = (await trainer.save()).weights
     const positions = rows.map(({ ids }) => [...ids.keys()].slice(1))
     await trainer.forwardBackwardSupervised(
-      rows.map(({ ids }, index) => ({ ids, positions: positions[index]!, tokenWeights: positions[index]!.map(() => 1) })),
+      rows.map(({ ids }, index) => ({
+        ids,
+        positions: positions[index]!,
+        tokenWeights: positions[index]!.map(() => 1),
+      })),
       { microBatchTokens: 512 },
     )
     const name = 'model.layers.1.mlp.up_proj.weight'
@@ -198,13 +245,21 @@ describe('superviseBatch', () => {
 
   test('weights count: the loss is the weighted mean of cross-entropies', async () => {
     const ids = [3, 1, 4, 1, 5]
-    const [logprobs] = await trainer.score([{ ids, positions: [1, 2, 3, 4] }], { temperature: 1, weights: 'policy', microBatchTokens: 512 })
+    const [logprobs] = await trainer.score([{ ids, positions: [1, 2, 3, 4] }], {
+      temperature: 1,
+      weights: 'policy',
+      microBatchTokens: 512,
+    })
     const { loss } = await superviseBatch(trainer, [{ ids, weights: [0, 0, 3, 0, 1] }], supervised, { totalSteps: 1 })
     expect(loss).toBeCloseTo(-(3 * logprobs![1]! + logprobs![3]!) / 4, 5)
   })
 
   test('nothing to teach is an error', async () => {
-    await expect(superviseBatch(trainer, [{ ids: [1, 2], weights: [0, 0] }], supervised, { totalSteps: 1 })).rejects.toThrow('above 0')
-    await expect(superviseBatch(trainer, [{ ids: [1, 2], weights: [1, 0] }], supervised, { totalSteps: 1 })).rejects.toThrow('first token')
+    await expect(
+      superviseBatch(trainer, [{ ids: [1, 2], weights: [0, 0] }], supervised, { totalSteps: 1 }),
+    ).rejects.toThrow('above 0')
+    await expect(
+      superviseBatch(trainer, [{ ids: [1, 2], weights: [1, 0] }], supervised, { totalSteps: 1 }),
+    ).rejects.toThrow('first token')
   })
 })

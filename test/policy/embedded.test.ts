@@ -1,18 +1,26 @@
 import { setMaxListeners } from 'node:events'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openPolicy } from '../../src/policy/embedded.ts'
 import type { EmbeddedPolicy } from '../../src/policy/embedded.ts'
+import { openPolicy } from '../../src/policy/embedded.ts'
 import { residentName } from '../../src/policy/weights.ts'
-import type { Generation, GenerateRequest, Result, Sampling } from '../../src/types.ts'
+import type { GenerateRequest, Generation, Result, Sampling } from '../../src/types.ts'
 import { goldenForward, goldenIsThere, goldenSource, open, scored, smallSource } from './models.ts'
 
 const free: Sampling = { temperature: 1, maxTokens: 12, stop: [] }
 
-function ask(policy: EmbeddedPolicy, promptIds: readonly number[], more: Partial<GenerateRequest> = {}): Promise<Result<Generation>> {
+function ask(
+  policy: EmbeddedPolicy,
+  promptIds: readonly number[],
+  more: Partial<GenerateRequest> = {},
+): Promise<Result<Generation>> {
   return policy.generate({ messages: [], promptIds, sampling: free, seed: 'seed', ...more })
 }
 
-async function sample(policy: EmbeddedPolicy, promptIds: readonly number[], more: Partial<GenerateRequest> = {}): Promise<Generation & { tokenIds: readonly number[]; logprobs: readonly number[] }> {
+async function sample(
+  policy: EmbeddedPolicy,
+  promptIds: readonly number[],
+  more: Partial<GenerateRequest> = {},
+): Promise<Generation & { tokenIds: readonly number[]; logprobs: readonly number[] }> {
   const result = await ask(policy, promptIds, more)
   if (!result.ok) throw new Error(result.failure.message)
   return result.value as Generation & { tokenIds: number[]; logprobs: number[] }
@@ -21,12 +29,17 @@ async function sample(policy: EmbeddedPolicy, promptIds: readonly number[], more
 /** `length` ids that depend on `start`; none of them special. */
 function prompt(policy: EmbeddedPolicy, start: number, length: number): number[] {
   const first = policy.tokenizer.encode('what')[0]!
-  return Array.from({ length }, (_, i) => first + ((start * 7 + i * 3 + (i * i) % 5) % (policy.config.vocabularySize - first)))
+  return Array.from(
+    { length },
+    (_, i) => first + ((start * 7 + i * 3 + ((i * i) % 5)) % (policy.config.vocabularySize - first)),
+  )
 }
 
 function expectClose(actual: readonly number[], expected: readonly number[], tolerance: number) {
   expect(actual).toHaveLength(expected.length)
-  actual.forEach((value, i) => expect(Math.abs(value - expected[i]!), `entry ${i}: ${value} and ${expected[i]}`).toBeLessThan(tolerance))
+  actual.forEach((value, i) =>
+    expect(Math.abs(value - expected[i]!), `entry ${i}: ${value} and ${expected[i]}`).toBeLessThan(tolerance),
+  )
 }
 
 describe.skipIf(!goldenIsThere)('the golden model (../shared)', () => {
@@ -38,7 +51,9 @@ describe.skipIf(!goldenIsThere)('the golden model (../shared)', () => {
 
   test('continues greedily as transformers does', async () => {
     const golden = goldenForward()
-    const { tokenIds, logprobs } = await sample(policy, golden.input_ids[0]!, { sampling: { temperature: 0, maxTokens: 20, stop: [] } })
+    const { tokenIds, logprobs } = await sample(policy, golden.input_ids[0]!, {
+      sampling: { temperature: 0, maxTokens: 20, stop: [] },
+    })
     expect(tokenIds).toEqual(golden.greedy_continuation_of_row_0)
     const all = [...golden.input_ids[0]!, ...tokenIds]
     expectClose(logprobs, await scored(policy, all, 24, 1), 1e-5)
@@ -46,11 +61,15 @@ describe.skipIf(!goldenIsThere)('the golden model (../shared)', () => {
 
   test('stops at a stop string that takes several tokens, and keeps it', async () => {
     const golden = goldenForward()
-    const { tokenIds } = await sample(policy, golden.input_ids[0]!, { sampling: { temperature: 2, maxTokens: 40, stop: [] } })
+    const { tokenIds } = await sample(policy, golden.input_ids[0]!, {
+      sampling: { temperature: 2, maxTokens: 40, stop: [] },
+    })
     const text = policy.tokenizer.decode(tokenIds)
     // What this seed writes anyway: four characters out of its middle.
     const stop = text.slice(12, 16)
-    const stopped = await sample(policy, golden.input_ids[0]!, { sampling: { temperature: 2, maxTokens: 40, stop: ['never written', stop] } })
+    const stopped = await sample(policy, golden.input_ids[0]!, {
+      sampling: { temperature: 2, maxTokens: 40, stop: ['never written', stop] },
+    })
     expect(stopped.finishReason).toBe('stop')
     expect(stopped.text).toContain(stop)
     expect(tokenIds.slice(0, stopped.tokenIds.length)).toEqual(stopped.tokenIds)
@@ -74,7 +93,11 @@ describe('a small model', () => {
   })
 
   test('the same seed gives the same tokens, whatever else is in the batch', async () => {
-    const request = (i: number) => [prompt(policy, i, 5 + ((i * 11) % 50)), { seed: `seed/${i}`, sampling: { ...free, maxTokens: 3 + (i % 10) } }] as const
+    const request = (i: number) =>
+      [
+        prompt(policy, i, 5 + ((i * 11) % 50)),
+        { seed: `seed/${i}`, sampling: { ...free, maxTokens: 3 + (i % 10) } },
+      ] as const
     const alone = []
     for (let i = 0; i < 12; i++) alone.push(await sample(policy, ...request(i)))
     const together = await Promise.all(Array.from({ length: 80 }, (_, i) => sample(policy, ...request(i))))
@@ -89,7 +112,11 @@ describe('a small model', () => {
   test('samples from the distribution that it tells', async () => {
     const ids = prompt(policy, 3, 10)
     const n = 1500
-    const drawn = await Promise.all(Array.from({ length: n }, (_, i) => sample(policy, ids, { seed: `draw/${i}`, sampling: { ...free, maxTokens: 1 } })))
+    const drawn = await Promise.all(
+      Array.from({ length: n }, (_, i) =>
+        sample(policy, ids, { seed: `draw/${i}`, sampling: { ...free, maxTokens: 1 } }),
+      ),
+    )
     const shares = new Map<number, { count: number; probability: number }>()
     for (const { tokenIds, logprobs } of drawn) {
       const entry = shares.get(tokenIds[0]!) ?? { count: 0, probability: Math.exp(logprobs[0]!) }
@@ -98,14 +125,20 @@ describe('a small model', () => {
     }
     for (const { count, probability } of shares.values()) {
       // Five standard deviations of a binomial share.
-      expect(Math.abs(count / n - probability)).toBeLessThan(5 * Math.sqrt((probability * (1 - probability)) / n) + 1e-9)
+      expect(Math.abs(count / n - probability)).toBeLessThan(
+        5 * Math.sqrt((probability * (1 - probability)) / n) + 1e-9,
+      )
     }
   })
 
   test('a group with one prompt is prefilled once', async () => {
     const ids = prompt(policy, 4, 60)
     const before = policy.statistics()
-    const group = await Promise.all(Array.from({ length: 8 }, (_, i) => sample(policy, ids, { seed: `group/${i}`, sampling: { ...free, maxTokens: 1 } })))
+    const group = await Promise.all(
+      Array.from({ length: 8 }, (_, i) =>
+        sample(policy, ids, { seed: `group/${i}`, sampling: { ...free, maxTokens: 1 } }),
+      ),
+    )
     const after = policy.statistics()
     // 60 once, then for the seven others what lies behind the last full page of 16: 12.
     expect(after.tokens - before.tokens).toBe(60 + 7 * 12)
@@ -154,7 +187,11 @@ describe('a small model', () => {
     const last = long.tokenIds.at(-1)!
     const end = policy.tokenizer.idOf('<|end|>')!
     expect([end, policy.tokenizer.idOf('</answer>')]).toContain(last)
-    const generations = await Promise.all(Array.from({ length: 40 }, (_, i) => sample(policy, ids, { seed: `stop/${i}`, sampling: { temperature: 3, maxTokens: 100, stop: ['</answer>'] } })))
+    const generations = await Promise.all(
+      Array.from({ length: 40 }, (_, i) =>
+        sample(policy, ids, { seed: `stop/${i}`, sampling: { temperature: 3, maxTokens: 100, stop: ['</answer>'] } }),
+      ),
+    )
     const ends = { tag: 0, message: 0 }
     for (const { tokenIds, text } of generations) {
       if (tokenIds.at(-1) === end) {
@@ -169,14 +206,26 @@ describe('a small model', () => {
   })
 
   test('never cuts a prompt: too long is a context limit', async () => {
-    expect(await ask(policy, prompt(policy, 1, 245))).toMatchObject({ ok: false, failure: { boundary: 'policy', kind: 'context_limit', message: expect.stringContaining('245') } })
-    expect(await ask(policy, prompt(policy, 1, 244))).toMatchObject({ ok: true, value: { usage: { promptTokens: 244, calls: 1 } } })
+    expect(await ask(policy, prompt(policy, 1, 245))).toMatchObject({
+      ok: false,
+      failure: { boundary: 'policy', kind: 'context_limit', message: expect.stringContaining('245') },
+    })
+    expect(await ask(policy, prompt(policy, 1, 244))).toMatchObject({
+      ok: true,
+      value: { usage: { promptTokens: 244, calls: 1 } },
+    })
   })
 
   test('bad requests are failures', async () => {
     expect(await ask(policy, [])).toMatchObject({ ok: false, failure: { kind: 'bad_request' } })
-    expect(await ask(policy, [5, 9999])).toMatchObject({ ok: false, failure: { kind: 'bad_request', message: expect.stringContaining('9999') } })
-    expect(await ask(policy, [5], { sampling: { ...free, maxTokens: 0 } })).toMatchObject({ ok: false, failure: { kind: 'bad_request' } })
+    expect(await ask(policy, [5, 9999])).toMatchObject({
+      ok: false,
+      failure: { kind: 'bad_request', message: expect.stringContaining('9999') },
+    })
+    expect(await ask(policy, [5], { sampling: { ...free, maxTokens: 0 } })).toMatchObject({
+      ok: false,
+      failure: { kind: 'bad_request' },
+    })
   })
 
   test('renders messages when no ids are given', async () => {
@@ -190,14 +239,19 @@ describe('a small model', () => {
     const controller = new AbortController()
     setMaxListeners(0, controller.signal)
     const long = { sampling: { temperature: 0, maxTokens: 200, stop: [] }, signal: controller.signal }
-    const running = Array.from({ length: 70 }, (_, i) => ask(policy, prompt(policy, 100 + i, 20), { ...long, seed: String(i) }))
+    const running = Array.from({ length: 70 }, (_, i) =>
+      ask(policy, prompt(policy, 100 + i, 20), { ...long, seed: String(i) }),
+    )
     const other = sample(policy, prompt(policy, 1, 20), { seed: 'other' })
     setTimeout(() => controller.abort(), 15)
     const kinds = (await Promise.all(running)).map((result) => (result.ok ? 'done' : result.failure.kind))
     expect(kinds.filter((kind) => kind === 'cancelled').length).toBeGreaterThan(10)
     expect((await other).tokenIds).toEqual((await sample(policy, prompt(policy, 1, 20), { seed: 'other' })).tokenIds)
     expect(policy.statistics().pagesUsed).toBe(0)
-    expect(await ask(policy, prompt(policy, 1, 5), { signal: AbortSignal.abort() })).toMatchObject({ ok: false, failure: { kind: 'cancelled' } })
+    expect(await ask(policy, prompt(policy, 1, 5), { signal: AbortSignal.abort() })).toMatchObject({
+      ok: false,
+      failure: { kind: 'cancelled' },
+    })
   })
 
   test('new weights: the version changes and kept caches are dropped', async () => {
@@ -224,7 +278,10 @@ describe('a small model', () => {
     const [tensor] = await own.device.download([name])
     const broken = (tensor!.data as Float32Array).slice().fill(Number.NaN, 0, 5)
     await own.device.upload(new Map([[name, { ...tensor!, data: broken }]]))
-    expect(await ask(own, ids, { session: 's' })).toMatchObject({ ok: false, failure: { kind: 'bad_response', message: expect.stringContaining('not finite') } })
+    expect(await ask(own, ids, { session: 's' })).toMatchObject({
+      ok: false,
+      failure: { kind: 'bad_response', message: expect.stringContaining('not finite') },
+    })
     await own.device.upload(new Map([[name, tensor!]]))
     own.bumpVersion(1)
     // Shorter than before, so that what the broken weights left in the cache lies behind its end.
@@ -260,7 +317,9 @@ describe('a small model', () => {
 
 test('closing cancels what runs', async () => {
   const policy = await open(smallSource())
-  const running = Array.from({ length: 60 }, (_, i) => ask(policy, prompt(policy, i, 20), { seed: String(i), sampling: { temperature: 1, maxTokens: 200, stop: [] } }))
+  const running = Array.from({ length: 60 }, (_, i) =>
+    ask(policy, prompt(policy, i, 20), { seed: String(i), sampling: { temperature: 1, maxTokens: 200, stop: [] } }),
+  )
   await new Promise((resolve) => setTimeout(resolve, 10))
   await policy.close()
   const kinds = (await Promise.all(running)).map((result) => (result.ok ? 'done' : result.failure.kind))
@@ -273,8 +332,19 @@ test('a model that is not whole or not supported is a failure that names what is
   const source = smallSource()
   const weights = new Map(source.weights)
   weights.delete('model.norm.weight')
-  expect(await openPolicy({ ...source, weights }, engine, settings)).toMatchObject({ ok: false, failure: { kind: 'bad_file', message: expect.stringMatching(/checkpoints\/x.*model\.norm\.weight/) } })
-  expect(await openPolicy({ ...source, config: { ...source.config, model_type: 'llama' } }, engine, settings)).toMatchObject({ ok: false, failure: { message: expect.stringContaining('model_type') } })
-  expect(await openPolicy({ ...source, config: { ...source.config, vocab_size: 5 } }, engine, settings)).toMatchObject({ ok: false, failure: { message: expect.stringContaining('vocab_size') } })
-  expect(await openPolicy({ ...source, tokenizer: null }, engine, settings)).toMatchObject({ ok: false, failure: { message: expect.stringContaining('tokenizer.json') } })
+  expect(await openPolicy({ ...source, weights }, engine, settings)).toMatchObject({
+    ok: false,
+    failure: { kind: 'bad_file', message: expect.stringMatching(/checkpoints\/x.*model\.norm\.weight/) },
+  })
+  expect(
+    await openPolicy({ ...source, config: { ...source.config, model_type: 'llama' } }, engine, settings),
+  ).toMatchObject({ ok: false, failure: { message: expect.stringContaining('model_type') } })
+  expect(await openPolicy({ ...source, config: { ...source.config, vocab_size: 5 } }, engine, settings)).toMatchObject({
+    ok: false,
+    failure: { message: expect.stringContaining('vocab_size') },
+  })
+  expect(await openPolicy({ ...source, tokenizer: null }, engine, settings)).toMatchObject({
+    ok: false,
+    failure: { message: expect.stringContaining('tokenizer.json') },
+  })
 })

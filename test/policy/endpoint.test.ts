@@ -1,10 +1,10 @@
-import { createServer } from 'node:http'
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, describe, expect, test } from 'vitest'
 import { openEndpoint } from '../../src/policy/endpoint.ts'
 import { endpointPolicyOptions } from '../../src/policy/options.ts'
-import type { GenerateRequest, Policy, Result, Generation } from '../../src/types.ts'
+import type { GenerateRequest, Generation, Policy, Result } from '../../src/types.ts'
 
 type Handler = (body: Record<string, unknown>, response: ServerResponse, request: IncomingMessage) => void
 
@@ -12,7 +12,9 @@ const closers: (() => void)[] = []
 afterEach(() => closers.splice(0).forEach((close) => close()))
 
 /** A real server that answers the n-th request with the n-th handler, and every later one with the last. */
-async function serve(...handlers: Handler[]): Promise<{ url: string; bodies: Record<string, unknown>[]; paths: string[] }> {
+async function serve(
+  ...handlers: Handler[]
+): Promise<{ url: string; bodies: Record<string, unknown>[]; paths: string[] }> {
   const bodies: Record<string, unknown>[] = []
   const paths: string[] = []
   const server = createServer((request, response) => {
@@ -71,10 +73,23 @@ describe('a good answer', () => {
     const result = await open(url, { promptUsdPerMillion: 2, completionUsdPerMillion: 100 }).generate(request)
     expect(result).toMatchObject({
       ok: true,
-      value: { text: '<answer>a2', tokenIds: null, logprobs: null, finishReason: 'stop', version: 'master', usage: { calls: 1, promptTokens: 1000, completionTokens: 10 } },
+      value: {
+        text: '<answer>a2',
+        tokenIds: null,
+        logprobs: null,
+        finishReason: 'stop',
+        version: 'master',
+        usage: { calls: 1, promptTokens: 1000, completionTokens: 10 },
+      },
     })
     if (result.ok) expect(result.value.usage.costUsd).toBeCloseTo(0.003, 10)
-    expect(bodies[0]).toMatchObject({ model: 'master', temperature: 0.7, max_tokens: 20, top_p: 1, messages: request.messages })
+    expect(bodies[0]).toMatchObject({
+      model: 'master',
+      temperature: 0.7,
+      max_tokens: 20,
+      top_p: 1,
+      messages: request.messages,
+    })
     expect(Number.isInteger(bodies[0]!.seed)).toBe(true)
     // A plain endpoint would swallow the stop string.
     expect(bodies[0]).not.toHaveProperty('stop')
@@ -83,7 +98,10 @@ describe('a good answer', () => {
 
   test('is cut behind the first stop string', async () => {
     const { url } = await serve(chat('<answer>a2</answer> and <visual_query>x</visual_query>', {}, 'length'))
-    expect(await open(url).generate(request)).toMatchObject({ ok: true, value: { text: '<answer>a2</answer>', finishReason: 'stop' } })
+    expect(await open(url).generate(request)).toMatchObject({
+      ok: true,
+      value: { text: '<answer>a2</answer>', finishReason: 'stop' },
+    })
   })
 
   test('the same seed asks for the same number, another seed for another', async () => {
@@ -96,17 +114,44 @@ describe('a good answer', () => {
 })
 
 describe('token ids', () => {
-  const logprobs = { content: [{ token: 'token_id:5', logprob: -0.5 }, { token: 'token_id:6', logprob: -0.25 }] }
+  const logprobs = {
+    content: [
+      { token: 'token_id:5', logprob: -0.5 },
+      { token: 'token_id:6', logprob: -0.25 },
+    ],
+  }
 
   test('come with log-probabilities and the version of the weights', async () => {
-    const { url, bodies } = await serve(json(200, { choices: [{ message: { content: 'a2</answer>' }, finish_reason: 'stop', token_ids: [5, 6], logprobs }], usage, weight_version: 12 }))
-    expect(await open(url, { returnTokenIds: true }).generate(request)).toMatchObject({ ok: true, value: { tokenIds: [5, 6], logprobs: [-0.5, -0.25], version: 'master@12' } })
-    expect(bodies[0]).toMatchObject({ return_token_ids: true, logprobs: true, include_stop_str_in_output: true, stop: request.sampling.stop })
+    const { url, bodies } = await serve(
+      json(200, {
+        choices: [{ message: { content: 'a2</answer>' }, finish_reason: 'stop', token_ids: [5, 6], logprobs }],
+        usage,
+        weight_version: 12,
+      }),
+    )
+    expect(await open(url, { returnTokenIds: true }).generate(request)).toMatchObject({
+      ok: true,
+      value: { tokenIds: [5, 6], logprobs: [-0.5, -0.25], version: 'master@12' },
+    })
+    expect(bodies[0]).toMatchObject({
+      return_token_ids: true,
+      logprobs: true,
+      include_stop_str_in_output: true,
+      stop: request.sampling.stop,
+    })
   })
 
   test('given as a prompt go to /completions as they are', async () => {
-    const { url, bodies, paths } = await serve(json(200, { choices: [{ text: 'a2', finish_reason: 'length', token_ids: [5, 6], logprobs: { token_logprobs: [-1, -2] } }], usage }))
-    expect(await open(url, { returnTokenIds: true }).generate({ ...request, promptIds: [1, 2, 3] })).toMatchObject({ ok: true, value: { tokenIds: [5, 6], logprobs: [-1, -2], finishReason: 'length' } })
+    const { url, bodies, paths } = await serve(
+      json(200, {
+        choices: [{ text: 'a2', finish_reason: 'length', token_ids: [5, 6], logprobs: { token_logprobs: [-1, -2] } }],
+        usage,
+      }),
+    )
+    expect(await open(url, { returnTokenIds: true }).generate({ ...request, promptIds: [1, 2, 3] })).toMatchObject({
+      ok: true,
+      value: { tokenIds: [5, 6], logprobs: [-1, -2], finishReason: 'length' },
+    })
     expect(bodies[0]).toMatchObject({ prompt: [1, 2, 3], max_tokens: 20 })
     expect(paths[0]).toBe('/v1/completions')
   })
@@ -124,7 +169,10 @@ describe('token ids', () => {
 
 describe('failures name the URL', () => {
   test('a 429 is tried again after what Retry-After asks for', async () => {
-    const { url, bodies } = await serve(json(429, { error: { message: 'slow down' } }, { 'retry-after': '0.3' }), chat('fine'))
+    const { url, bodies } = await serve(
+      json(429, { error: { message: 'slow down' } }, { 'retry-after': '0.3' }),
+      chat('fine'),
+    )
     const begin = performance.now()
     expect(await open(url).generate(request)).toMatchObject({ ok: true, value: { text: 'fine' } })
     expect(performance.now() - begin).toBeGreaterThan(290)
@@ -151,7 +199,10 @@ describe('failures name the URL', () => {
   })
 
   test('a refused key and an unknown model are not tried again', async () => {
-    const { url, bodies } = await serve(json(401, { error: { message: 'bad key' } }), json(404, { error: { message: 'no such model' } }))
+    const { url, bodies } = await serve(
+      json(401, { error: { message: 'bad key' } }),
+      json(404, { error: { message: 'no such model' } }),
+    )
     expectFailure(await open(url).generate(request), 'bad_request', url, 'bad key', 'apiKeyEnv')
     expectFailure(await open(url).generate(request), 'bad_request', url, 'no such model')
     expect(bodies).toHaveLength(2)
@@ -165,7 +216,12 @@ describe('failures name the URL', () => {
   test('a server that never answers', async () => {
     const { url, bodies } = await serve(() => undefined)
     const begin = performance.now()
-    expectFailure(await open(url, { attemptSeconds: 0.2, retries: 1, deadlineSeconds: 3 }).generate(request), 'timeout', url, '0.2 s')
+    expectFailure(
+      await open(url, { attemptSeconds: 0.2, retries: 1, deadlineSeconds: 3 }).generate(request),
+      'timeout',
+      url,
+      '0.2 s',
+    )
     expect(performance.now() - begin).toBeLessThan(2500)
     expect(bodies).toHaveLength(2)
   })
@@ -188,7 +244,11 @@ describe('failures name the URL', () => {
 
   test.each([
     ['text instead of JSON', (_body: unknown, response: ServerResponse) => response.end('<html>welcome</html>')],
-    ['JSON that is broken', (_body: unknown, response: ServerResponse) => response.writeHead(200, { 'content-type': 'application/json' }).end('{"choices":')],
+    [
+      'JSON that is broken',
+      (_body: unknown, response: ServerResponse) =>
+        response.writeHead(200, { 'content-type': 'application/json' }).end('{"choices":'),
+    ],
     ['JSON of another kind', json(200, { hello: 'world' })],
     ['no choices', json(200, { choices: [], usage })],
     ['a filtered answer', chat('', {}, 'content_filter')],
@@ -201,11 +261,23 @@ describe('failures name the URL', () => {
     const { url } = await serve(() => undefined)
     expectFailure(await open(url).generate({ ...request, signal: AbortSignal.timeout(100) }), 'cancelled', url)
     const busy = await serve(json(503, {}, { 'retry-after': '5' }))
-    expectFailure(await open(busy.url).generate({ ...request, signal: AbortSignal.timeout(100) }), 'cancelled', busy.url)
+    expectFailure(
+      await open(busy.url).generate({ ...request, signal: AbortSignal.timeout(100) }),
+      'cancelled',
+      busy.url,
+    )
   })
 
   test('a key that is not in the environment', () => {
-    const options = endpointPolicyOptions.parse({ type: 'endpoint', baseUrl: 'http://127.0.0.1:9/v1', model: 'm', apiKeyEnv: 'SHOWRUNNER_NO_SUCH_KEY' })
-    expect(openEndpoint(options)).toMatchObject({ ok: false, failure: { message: expect.stringContaining('SHOWRUNNER_NO_SUCH_KEY') } })
+    const options = endpointPolicyOptions.parse({
+      type: 'endpoint',
+      baseUrl: 'http://127.0.0.1:9/v1',
+      model: 'm',
+      apiKeyEnv: 'SHOWRUNNER_NO_SUCH_KEY',
+    })
+    expect(openEndpoint(options)).toMatchObject({
+      ok: false,
+      failure: { message: expect.stringContaining('SHOWRUNNER_NO_SUCH_KEY') },
+    })
   })
 })

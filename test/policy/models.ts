@@ -4,10 +4,10 @@ import { readSafetensors } from '../../src/checkpoint/safetensors.ts'
 import { Graph } from '../../src/engine/graph.ts'
 import { graphOps } from '../../src/engine/graph-ops.ts'
 import { decoderLogits, weightShapes } from '../../src/policy/architecture.ts'
-import { openPolicy } from '../../src/policy/embedded.ts'
 import type { EmbeddedPolicy, EmbeddedPolicySettings, PolicySource } from '../../src/policy/embedded.ts'
+import { openPolicy } from '../../src/policy/embedded.ts'
 import { initializeWeights } from '../../src/policy/initialize.ts'
-import type { TokenizerSource, TextTokenizer } from '../../src/policy/tokenizer.ts'
+import type { TextTokenizer, TokenizerSource } from '../../src/policy/tokenizer.ts'
 import { openTokenizer } from '../../src/policy/tokenizer.ts'
 import { bindWeights } from '../../src/policy/weights.ts'
 import { buildWordTokenizer } from '../../src/policy/wordTokenizer.ts'
@@ -27,12 +27,26 @@ export function goldenForward(): GoldenForward {
   return JSON.parse(readFileSync(`${goldenDirectory}/forward.json`, 'utf8')) as GoldenForward
 }
 
-export const tags = ['<request_grounding/>', '<visual_query>', '</visual_query>', '<answer>', '</answer>', '<turns_left_3>', '<seg01_clip_00>']
+export const tags = [
+  '<request_grounding/>',
+  '<visual_query>',
+  '</visual_query>',
+  '<answer>',
+  '</answer>',
+  '<turns_left_3>',
+  '<seg01_clip_00>',
+]
 
 export function smallTokenizerSource(): TokenizerSource {
   const words = "what colour is the red sign mug ? : . , ' question options a0 a1 s ##s < > cafe".split(' ')
   const files = buildWordTokenizer(words, tags)
-  return { tokenizer: files.tokenizerJson, tokenizerConfig: files.tokenizerConfig, chatTemplate: files.chatTemplate, generationConfig: null, config: {} }
+  return {
+    tokenizer: files.tokenizerJson,
+    tokenizerConfig: files.tokenizerConfig,
+    chatTemplate: files.chatTemplate,
+    generationConfig: null,
+    config: {},
+  }
 }
 
 export function tokenizerFrom(source: TokenizerSource): TextTokenizer {
@@ -67,35 +81,73 @@ export async function goldenSource(): Promise<PolicySource> {
 export function smallSource(): PolicySource {
   const tokenizer = smallTokenizerSource()
   const vocab_size = tokenizerFrom(tokenizer).vocabularySize
-  const shape = { vocab_size, hidden_size: 32, intermediate_size: 48, num_hidden_layers: 2, num_attention_heads: 4, num_key_value_heads: 4, rope_theta: 10_000 }
+  const shape = {
+    vocab_size,
+    hidden_size: 32,
+    intermediate_size: 48,
+    num_hidden_layers: 2,
+    num_attention_heads: 4,
+    num_key_value_heads: 4,
+    rope_theta: 10_000,
+  }
   const weights = initializeWeights(shape, { seed: 5, embeddingScale: 0.5, previousTokenHeads: 1 })
-  return { ...tokenizer, config: { ...shape, model_type: 'qwen2', rms_norm_eps: 1e-6, tie_word_embeddings: true, max_position_embeddings: 256 }, weights }
+  return {
+    ...tokenizer,
+    config: {
+      ...shape,
+      model_type: 'qwen2',
+      rms_norm_eps: 1e-6,
+      tie_word_embeddings: true,
+      max_position_embeddings: 256,
+    },
+    weights,
+  }
 }
 
-export async function open(source: PolicySource, settings: Partial<EmbeddedPolicySettings> = {}): Promise<EmbeddedPolicy> {
-  const result = await openPolicy(source, { threads: 1, memoryArena: true }, { name: 'test', rows: 64, cacheTokens: 16_384, ...settings })
+export async function open(
+  source: PolicySource,
+  settings: Partial<EmbeddedPolicySettings> = {},
+): Promise<EmbeddedPolicy> {
+  const result = await openPolicy(
+    source,
+    { threads: 1, memoryArena: true },
+    { name: 'test', rows: 64, cacheTokens: 16_384, ...settings },
+  )
   if (!result.ok) throw new Error(result.failure.message)
   return result.value
 }
 
 /** Log-probabilities of ids[from...] by the whole forward pass that training uses, at a temperature. */
-export async function scored(policy: EmbeddedPolicy, ids: readonly number[], from: number, temperature: number): Promise<number[]> {
+export async function scored(
+  policy: EmbeddedPolicy,
+  ids: readonly number[],
+  from: number,
+  temperature: number,
+): Promise<number[]> {
   const { device, config } = policy
   const graph = new Graph()
   const ops = graphOps(graph)
   const weights = new Map([...weightShapes(config)].map(([name, shape]) => [name, graph.input(name, 'float32', shape)]))
-  graph.output('logits', decoderLogits(ops, config, weights, graph.input('ids', 'int32', ['B', 'T']), graph.input('rows', 'int32', ['M'])))
+  graph.output(
+    'logits',
+    decoderLogits(ops, config, weights, graph.input('ids', 'int32', ['B', 'T']), graph.input('rows', 'int32', ['M'])),
+  )
   await device.createSession('test/score', graph.build(), bindWeights(config, 'policy'))
   const rows = Int32Array.from({ length: ids.length - from }, (_, i) => from - 1 + i)
   const { logits } = await device.run({
     session: 'test/score',
-    feeds: { ids: { type: 'int32', dims: [1, ids.length], data: Int32Array.from(ids) }, rows: { type: 'int32', dims: [rows.length], data: rows } },
+    feeds: {
+      ids: { type: 'int32', dims: [1, ids.length], data: Int32Array.from(ids) },
+      rows: { type: 'int32', dims: [rows.length], data: rows },
+    },
     fetch: ['logits'],
   })
   await device.releaseSession('test/score')
   const width = config.vocabularySize
   return [...rows].map((_, i) => {
-    const row = [...(logits!.data as Float32Array).subarray(i * width, (i + 1) * width)].map((logit) => logit / temperature)
+    const row = [...(logits!.data as Float32Array).subarray(i * width, (i + 1) * width)].map(
+      (logit) => logit / temperature,
+    )
     const largest = Math.max(...row)
     return row[ids[from + i]!]! - largest - Math.log(row.reduce((sum, logit) => sum + Math.exp(logit - largest), 0))
   })

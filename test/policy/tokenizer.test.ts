@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import { openTokenizer } from '../../src/policy/tokenizer.ts'
 import type { TextTokenizer } from '../../src/policy/tokenizer.ts'
+import { openTokenizer } from '../../src/policy/tokenizer.ts'
 import { buildWordTokenizer } from '../../src/policy/wordTokenizer.ts'
 import type { Message } from '../../src/types.ts'
 import { goldenForward, goldenIsThere, goldenTokenizer, smallTokenizerSource, tokenizerFrom } from './models.ts'
@@ -21,7 +21,9 @@ function grown(tokenizer: TextTokenizer, messages: readonly Message[]): number[]
   const ids = tokenizer.encodePrompt(messages.slice(0, first))
   for (let at = first; at < messages.length; at++) {
     const message = messages[at]!
-    ids.push(...(message.role === 'assistant' ? tokenizer.encode(message.content) : tokenizer.encodeContinuation([message])))
+    ids.push(
+      ...(message.role === 'assistant' ? tokenizer.encode(message.content) : tokenizer.encodeContinuation([message])),
+    )
   }
   return ids
 }
@@ -60,15 +62,23 @@ describe('a tokenizer of whole words', () => {
   })
 
   test('several messages can follow in one continuation', () => {
-    const two: Message[] = [{ role: 'user', content: 'red' }, { role: 'system', content: 'sign' }]
-    expect(tokenizer.decode(tokenizer.encodeContinuation(two))).toBe('<|end|><|user|>red<|end|><|system|>sign<|end|><|assistant|>')
+    const two: Message[] = [
+      { role: 'user', content: 'red' },
+      { role: 'system', content: 'sign' },
+    ]
+    expect(tokenizer.decode(tokenizer.encodeContinuation(two))).toBe(
+      '<|end|><|user|>red<|end|><|system|>sign<|end|><|assistant|>',
+    )
   })
 
   // The right-hand sides are also what transformers 5 gives for the same files (checked by hand with its Python package).
   test.each([
     ['What  colour is the Mug?', 'what colour is the mug ?'],
     ['<visual_query>Red signs</visual_query>', '<visual_query>red signs</visual_query>'],
-    ['<visual_query>zebra sign zebra</visual_query>\n<answer>a0</answer>', '<visual_query><unk> sign <unk></visual_query><answer>a0</answer>'],
+    [
+      '<visual_query>zebra sign zebra</visual_query>\n<answer>a0</answer>',
+      '<visual_query><unk> sign <unk></visual_query><answer>a0</answer>',
+    ],
     ['café is < the > sign', 'cafe is < the > sign'],
     ["<seg01_clip_00> question:what's<turns_left_3><|end|>", "<seg01_clip_00>question : what ' s<turns_left_3><|end|>"],
     [' ', ''],
@@ -86,7 +96,15 @@ describe('a tokenizer of whole words', () => {
   test('ids are dense, in the order given, and do not change with the order of calls', () => {
     const { tokenizerJson } = buildWordTokenizer(['b', 'a', 'b'], ['<answer>', '<|user|>'])
     expect((tokenizerJson.model as { vocab: object }).vocab).toEqual({
-      '<|pad|>': 0, '<unk>': 1, '<|system|>': 2, '<|user|>': 3, '<|assistant|>': 4, '<|end|>': 5, '<answer>': 6, b: 7, a: 8,
+      '<|pad|>': 0,
+      '<unk>': 1,
+      '<|system|>': 2,
+      '<|user|>': 3,
+      '<|assistant|>': 4,
+      '<|end|>': 5,
+      '<answer>': 6,
+      b: 7,
+      a: 8,
     })
     expect(() => buildWordTokenizer([], ['no tag'])).toThrow('no tag')
   })
@@ -94,7 +112,12 @@ describe('a tokenizer of whole words', () => {
   test('reads at least 500 observations per second', () => {
     const begin = performance.now()
     for (let i = 0; i < 500; i++) {
-      tokenizer.encodeContinuation([{ role: 'user', content: `subtitle ${i} : what colour is the red sign ? options ${i * 7} a0 a1 cafe <turns_left_3>` }])
+      tokenizer.encodeContinuation([
+        {
+          role: 'user',
+          content: `subtitle ${i} : what colour is the red sign ? options ${i * 7} a0 a1 cafe <turns_left_3>`,
+        },
+      ])
     }
     // 17,000 per second when measured alone; the bound leaves room for neighbours.
     expect(performance.now() - begin).toBeLessThan(1000)
@@ -104,10 +127,26 @@ describe('a tokenizer of whole words', () => {
 test('a directory without tokenizer or template, or with one that nobody understands, is a failure', () => {
   const whole = smallTokenizerSource()
   const failing = (source: typeof whole) => openTokenizer(source, 'checkpoints/x')
-  expect(failing({ ...whole, tokenizer: null })).toMatchObject({ ok: false, failure: { kind: 'bad_file', message: expect.stringContaining('checkpoints/x: no tokenizer.json') } })
-  expect(failing({ ...whole, chatTemplate: null })).toMatchObject({ ok: false, failure: { message: expect.stringContaining('no chat template') } })
-  expect(failing({ ...whole, chatTemplate: '{% for m in %}' })).toMatchObject({ ok: false, failure: { kind: 'bad_file' } })
-  expect(failing({ ...whole, tokenizer: { version: '1.0' } })).toMatchObject({ ok: false, failure: { kind: 'bad_file' } })
-  const inConfig = { ...whole, chatTemplate: null, tokenizerConfig: { ...whole.tokenizerConfig, chat_template: whole.chatTemplate } }
+  expect(failing({ ...whole, tokenizer: null })).toMatchObject({
+    ok: false,
+    failure: { kind: 'bad_file', message: expect.stringContaining('checkpoints/x: no tokenizer.json') },
+  })
+  expect(failing({ ...whole, chatTemplate: null })).toMatchObject({
+    ok: false,
+    failure: { message: expect.stringContaining('no chat template') },
+  })
+  expect(failing({ ...whole, chatTemplate: '{% for m in %}' })).toMatchObject({
+    ok: false,
+    failure: { kind: 'bad_file' },
+  })
+  expect(failing({ ...whole, tokenizer: { version: '1.0' } })).toMatchObject({
+    ok: false,
+    failure: { kind: 'bad_file' },
+  })
+  const inConfig = {
+    ...whole,
+    chatTemplate: null,
+    tokenizerConfig: { ...whole.tokenizerConfig, chat_template: whole.chatTemplate },
+  }
   expect(failing(inConfig)).toMatchObject({ ok: true })
 })
