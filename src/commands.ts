@@ -92,7 +92,7 @@ export const commands: Command[] = [
         describe: 'How many episodes',
         demandOption: true,
         requiresArg: true,
-        coerce: wholeNumber('episodes', 1),
+        coerce: wholeNumber('episodes', 1, 900),
       },
       out: { type: 'string', describe: 'Folder to write', demandOption: true, requiresArg: true },
       words: {

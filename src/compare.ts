@@ -1,6 +1,7 @@
 /**
  * Step budgets compared: the policy, greedy, at each K on the same held-out questions, beside a scripted oracle with the same agents.
- * Every trajectory is stored under `rollouts/<run>/budgets/`, so the curve can be drawn again without a model.
+ * Every trajectory is stored under `rollouts/<run>/budgets/`, in a folder for each policy and setting, so that a comparison goes on where
+ * it stopped and the curve can be drawn again without a model.
  */
 import { join } from 'node:path'
 import type { RunConfig } from './config.ts'
@@ -9,7 +10,7 @@ import { type OpenRun, openRun } from './open.ts'
 import type { Progress } from './progress.ts'
 import { measure } from './report/summarize.ts'
 import type { Summary } from './report/summary.ts'
-import { answerable, noAnswers, readRuns, rolloutsInto } from './rollouts.ts'
+import { answerable, noAnswers, readRuns, rolloutsInto, samplingHash } from './rollouts.ts'
 import { oraclePolicy } from './teacher.ts'
 import type { Policy, Result, Task } from './types.ts'
 
@@ -23,11 +24,12 @@ export async function compareBudgets(
   signal: AbortSignal,
 ): Promise<Result<BudgetPoint[]>> {
   const dataset = config.evaluation.dataset ?? config.dataset
-  const opened = await openRun({ ...config, dataset }, progress, signal)
+  const measured = { ...config, dataset }
+  const opened = await openRun(measured, progress, signal)
   if (!opened.ok) return opened
   try {
     return await budgetCurve(
-      config,
+      measured,
       opened.value,
       answerable(opened.value.dataset, dataset.limit),
       maxTurns,
@@ -39,7 +41,7 @@ export async function compareBudgets(
   }
 }
 
-/** The curve of an open run's policy over these tasks, in the order of `maxTurns`. */
+/** The curve of an open run's policy over these tasks, in the order of `maxTurns`. `config` is the one that the run was opened with. */
 export async function budgetCurve(
   config: RunConfig,
   run: OpenRun,
@@ -55,7 +57,7 @@ export async function budgetCurve(
   let before = 0
   for (const K of maxTurns) {
     const at = async (policy: Policy, name: string) => {
-      const directory = join('rollouts', config.name, 'budgets', `${name}-k${K}`)
+      const directory = join('rollouts', config.name, 'budgets', samplingHash(config), `${name}-k${K}`)
       const stored = await rolloutsInto(directory, true, {
         ...run,
         tasks,
@@ -65,13 +67,14 @@ export async function budgetCurve(
         seed: config.seed,
         signal,
         onGroup: (done) => progress.to(before + done),
+        warn: (text) => progress.line(text),
       })
       if (!stored.ok) return stored
       before += tasks.length
       const runs = await readRuns(directory)
       return runs.ok ? { ok: true as const, value: measure(runs.value) } : runs
     }
-    const policy = await at(run.policy, policyDirectory(run.policy.version))
+    const policy = await at(run.policy, 'policy')
     if (!policy.ok) return policy
     const ceiling = oracle === null ? null : await at(oracle, 'oracle')
     if (ceiling !== null && !ceiling.ok) return ceiling
@@ -89,11 +92,6 @@ export async function budgetCurve(
   }
   progress.done()
   return { ok: true, value: points }
-}
-
-/** A file name for a policy version. */
-function policyDirectory(version: string): string {
-  return version.replace(/[^a-z0-9_-]+/gi, '-')
 }
 
 /** The oracle reads what has to be looked at from the words of miniature questions; other data sets have none. */

@@ -4,6 +4,8 @@
  */
 import { loadConfig, type RunConfig } from './config.ts'
 import { goldFor, openRun } from './open.ts'
+import { whilePolicyAnswers } from './outages.ts'
+import { policyOptions } from './policy/options.ts'
 import type { Progress } from './progress.ts'
 import { measure, type Run, runOf } from './report/summarize.ts'
 import type { Measurement } from './report/summary.ts'
@@ -25,7 +27,7 @@ export interface EvaluateOptions {
   maxTurns: number
   /** 0 is greedy. */
   temperature: number
-  /** Only the first so many questions; null: all that have an answer. */
+  /** Only the first so many questions; null: as the configuration says of its own data set, all of another. */
   limit: number | null
   progress: Progress
   signal: AbortSignal
@@ -43,7 +45,7 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
   if (!opened.ok) return opened
   const run = opened.value
   try {
-    const tasks = answerable(run.dataset, limit)
+    const tasks = answerable(run.dataset, limit ?? config.dataset.limit)
     if (tasks.length === 0) return noAnswers(config.dataset.path)
     progress.stage('evaluating', tasks.length)
     const runs: Run[] = []
@@ -54,9 +56,12 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
       runSeed: config.seed,
       signal,
     })
-    for await (const group of streamed) {
-      for (const trajectory of group.trajectories) {
-        runs.push(runOf(scoreTrajectory(trajectory, goldFor(run.dataset, group.task), config.reward)))
+    for await (const group of whilePolicyAnswers(streamed, (text) => progress.line(text))) {
+      if (signal.aborted) break
+      if (!group.ok) return group
+      const { task, trajectories } = group.value
+      for (const trajectory of trajectories) {
+        runs.push(runOf(scoreTrajectory(trajectory, goldFor(run.dataset, task), config.reward)))
         progress.tick()
       }
     }
@@ -90,5 +95,5 @@ export function evaluationRollouts(
 export function checkpointPolicy(config: RunConfig, path: string): RunConfig['policy'] {
   return config.policy.type === 'checkpoint'
     ? { ...config.policy, path }
-    : { type: 'checkpoint', path, rows: 128, cacheTokens: 65_536 }
+    : policyOptions.parse({ type: 'checkpoint', path })
 }

@@ -69,9 +69,16 @@ async function openMaster(
   const { path, rows, cacheTokens } = config.policy
   const checkpoint = await loadCheckpoint(path)
   if (!checkpoint.ok) return checkpoint
-  const policy = await openPolicy(checkpoint.value, config.engine, { name: config.name, step: 0, rows, cacheTokens })
+  const settings = { name: config.name, step: stepOf(checkpoint.value), rows, cacheTokens }
+  const policy = await openPolicy(checkpoint.value, config.engine, settings)
   if (!policy.ok) return policy
   return { ok: true, value: { policy: policy.value, trainable: { policy: policy.value, files: checkpoint.value } } }
+}
+
+/** The training step that a checkpoint was saved after; 0 for a model that was not trained here. */
+function stepOf({ training }: Checkpoint): number {
+  const { step } = (training?.state ?? {}) as { step?: unknown }
+  return typeof step === 'number' ? step : 0
 }
 
 /** The secret half of a task. Throws when it has none: callers choose tasks that do. */

@@ -4,7 +4,6 @@
  *
  * Every stage leaves its result on disk and takes up what is there, so a second run resumes. Computes nothing itself.
  */
-import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { openAgents } from './agents/index.ts'
 import { budgetCurve } from './compare.ts'
@@ -18,10 +17,11 @@ import { policyOptions } from './policy/options.ts'
 import type { Progress } from './progress.ts'
 import { accuracyGain, actionPatterns, measure, type Run, regrounding } from './report/summarize.ts'
 import type { Summary } from './report/summary.ts'
-import { writeReport } from './report/write.ts'
+import { readSummary, writeReport } from './report/write.ts'
 import { scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
 import { answerable, noAnswers, readRuns, rolloutsInto } from './rollouts.ts'
+import { claimRunFolder, replaceFile, runFileFailure } from './runFolder.ts'
 import { startServer } from './serve/open.ts'
 import { type TrainReport, train } from './train.ts'
 import type { Failure, Result, Task } from './types.ts'
@@ -30,14 +30,17 @@ export async function quickstart(config: RunConfig, progress: Progress, signal: 
   if (config.evaluation.dataset === null) return fail('evaluation.dataset: expected a held-out data set, got null')
   const directory = join('rollouts', config.name)
   const hash = configHash(config)
-  const state = await stateOf(directory, hash)
-  if (!state.ok) return state
-  if (state.value !== null) {
+  // the configuration of a run that has begun must be the same
+  const claimed = await claimRunFolder(directory, hash)
+  if (!claimed.ok) return claimed
+  const summaryPath = join(directory, 'summary.json')
+  const finished = await readSummary(summaryPath)
+  if (finished !== null) {
+    if (!finished.ok) return finished
     progress.line(
-      `nothing to do: ${join(directory, 'summary.json')} is there; delete ${directory} and checkpoints/${config.name} to run again`,
+      `nothing to do: ${summaryPath} is there; delete ${directory} and checkpoints/${config.name} to run again`,
     )
-    printSummary(state.value, directory, progress)
-    return { ok: true, value: state.value }
+    return reported(finished.value, directory, progress)
   }
 
   for (const prepared of [config, heldOutConfig(config)]) {
@@ -52,8 +55,13 @@ export async function quickstart(config: RunConfig, progress: Progress, signal: 
   if (!after.ok) return after
 
   const summary = summarise(config, hash, before.value, after.value, trained.value)
-  const written = await writeSummary(directory, summary)
+  const written = await writeSummary(summaryPath, summary)
   if (!written.ok) return written
+  return reported(summary, directory, progress)
+}
+
+/** The page and the numbers; also of a run that was done before, since it may have ended before its page was written. */
+async function reported(summary: Summary, directory: string, progress: Progress): Promise<Result<Summary>> {
   const report = await writeReport(directory)
   if (!report.ok) return report
   printSummary(summary, directory, progress)
@@ -150,6 +158,7 @@ async function heldOutRuns(
       seed: config.seed,
       signal,
       onGroup: (done) => progress.to(i * tasks.length + done),
+      warn: (text) => progress.line(text),
     })
     if (!stored.ok) return stored
     const read = await readRuns(directory)
@@ -170,7 +179,7 @@ async function measureTrained(config: RunConfig, progress: Progress, signal: Abo
     const heldOut = await heldOutRuns(config, run, 'after', progress, signal)
     if (!heldOut.ok) return heldOut
     const tasks = answerable(run.dataset, heldOutConfig(config).dataset.limit)
-    const budgets = await budgetCurve(config, run, tasks, config.evaluation.maxTurns, progress, signal)
+    const budgets = await budgetCurve(heldOutConfig(config), run, tasks, config.evaluation.maxTurns, progress, signal)
     if (!budgets.ok) return budgets
     const asked = await askEndpoint(config, run, tasks[0] as Task, progress, signal)
     if (!asked.ok) return asked
@@ -280,51 +289,12 @@ function summarise(config: RunConfig, hash: string, before: HeldOut, after: Trai
   }
 }
 
-/** null: to be run or resumed. The configuration of a run that has begun must be the same. */
-async function stateOf(directory: string, hash: string): Promise<Result<Summary | null>> {
-  const path = join(directory, 'run.json')
+async function writeSummary(path: string, summary: Summary): Promise<Result<void>> {
   try {
-    await mkdir(directory, { recursive: true })
-    const begun = await readFile(path, 'utf8').then(
-      (text) => JSON.parse(text) as { configHash: string },
-      () => null,
-    )
-    if (begun === null) await writeFile(path, `${JSON.stringify({ configHash: hash })}\n`)
-    else if (begun.configHash !== hash) {
-      return fail(
-        `${path}: ${directory} was begun with another configuration (hash ${begun.configHash}, now ${hash}); delete the folder and its checkpoints, or choose another name with --set name=...`,
-      )
-    }
-    const text = await readFile(join(directory, 'summary.json'), 'utf8').catch(() => null)
-    return { ok: true, value: text === null ? null : (JSON.parse(text) as Summary) }
-  } catch (error) {
-    return {
-      ok: false,
-      failure: {
-        boundary: 'store',
-        kind: 'bad_file',
-        message: `${path}: cannot be read or written: ${(error as Error).message}`,
-      },
-    }
-  }
-}
-
-async function writeSummary(directory: string, summary: Summary): Promise<Result<void>> {
-  const path = join(directory, 'summary.json')
-  try {
-    await writeFile(`${path}.partial`, `${JSON.stringify(summary, null, 2)}\n`)
-    await rename(`${path}.partial`, path)
+    await replaceFile(path, `${JSON.stringify(summary, null, 2)}\n`)
     return { ok: true, value: undefined }
   } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    return {
-      ok: false,
-      failure: {
-        boundary: 'store',
-        kind: code === 'ENOSPC' ? 'disk_full' : 'bad_file',
-        message: `${path}: cannot be written: ${message}`,
-      },
-    }
+    return runFileFailure(path, error)
   }
 }
 

@@ -4,8 +4,10 @@
  */
 import { join } from 'node:path'
 import type { RunConfig } from './config.ts'
+import { configHash } from './configFile.ts'
 import type { Dataset } from './dataset/index.ts'
 import { goldFor, openRun } from './open.ts'
+import { whilePolicyAnswers } from './outages.ts'
 import type { Progress } from './progress.ts'
 import { measure, type Run } from './report/summarize.ts'
 import type { Measurement } from './report/summary.ts'
@@ -13,6 +15,7 @@ import { scoreGroup } from './reward/index.ts'
 import type { RewardOptions } from './reward/options.ts'
 import { rolloutStream } from './rollout/index.ts'
 import type { RolloutOptions } from './rollout/options.ts'
+import { claimRunFolder } from './runFolder.ts'
 import { readTrajectories } from './trajectory/read.ts'
 import { openStore } from './trajectory/store.ts'
 import type { Agents, Policy, Result, System, Task } from './types.ts'
@@ -29,6 +32,8 @@ export interface StoredRollouts {
   signal: AbortSignal
   /** Called with the number of groups done, those that were stored before included. */
   onGroup?: (done: number) => void
+  /** Called with what a person should know meanwhile, such as an endpoint that cannot be reached. */
+  warn: (text: string) => void
 }
 
 /** `showrunner rollout`. */
@@ -45,6 +50,8 @@ export async function generateRollouts(
     const tasks = answerable(run.dataset, config.dataset.limit)
     if (tasks.length === 0) return noAnswers(config.dataset.path)
     const directory = join('rollouts', config.name)
+    const claimed = await claimRunFolder(directory, samplingHash(config))
+    if (!claimed.ok) return claimed
     progress.stage('rollouts', tasks.length)
     const stored = await rolloutsInto(directory, resume, {
       ...run,
@@ -54,6 +61,7 @@ export async function generateRollouts(
       seed: config.seed,
       signal,
       onGroup: (done) => progress.to(done),
+      warn: (text) => progress.line(text),
     })
     if (!stored.ok) return stored
     const runs = await readRuns(directory)
@@ -66,7 +74,24 @@ export async function generateRollouts(
   }
 }
 
-/** Runs the tasks that the store in `directory` does not have yet. Ends the store only when all are done. */
+/**
+ * Names what decides which trajectories come out. Limits on time, retries and concurrency do not, so a run may be resumed with others,
+ * for example after an endpoint was overloaded.
+ */
+export function samplingHash(config: RunConfig): string {
+  const { seed, dataset, policy, system, agents, reward } = config
+  const { groupSize, temperature, budget } = config.rollout
+  const { deadlineSeconds: _, ...bounds } = budget
+  const master = policy.type === 'checkpoint' ? policy.path : policy.model
+  const helpers = [agents.grounding, agents.vision].map((agent) => (agent.type === 'endpoint' ? agent.model : agent))
+  const { path, split } = dataset
+  return configHash({ seed, path, split, master, system, helpers, reward, groupSize, temperature, bounds })
+}
+
+/**
+ * Runs the tasks that the store in `directory` does not have yet. Ends the store only when all are done; stops early when the user
+ * asks for it or when the policy is down.
+ */
 export async function rolloutsInto(directory: string, resume: boolean, run: StoredRollouts): Promise<Result<void>> {
   const opened = await openStore(directory, { resume })
   if (!opened.ok) return opened
@@ -75,17 +100,19 @@ export async function rolloutsInto(directory: string, resume: boolean, run: Stor
   const missing = run.tasks.filter((task) => !store.groupIds.has(`${step}/${task.question.qid}`))
   let done = run.tasks.length - missing.length
   run.onGroup?.(done)
-  for await (const group of rolloutStream(missing, { ...run, step, runSeed: run.seed })) {
+  const groups = rolloutStream(missing, { ...run, step, runSeed: run.seed })
+  const soFar = () => `${done} of ${run.tasks.length} groups are stored in ${directory}; continue with --resume`
+  for await (const group of whilePolicyAnswers(groups, run.warn)) {
     // what was cut short by the user is run again on resume
     if (run.signal.aborted) break
-    const stored = await store.append([scoreGroup(group, goldFor(run.dataset, group.task), run.reward)])
+    if (!group.ok) return { ok: false, failure: { ...group.failure, message: `${group.failure.message}; ${soFar()}` } }
+    const stored = await store.append([scoreGroup(group.value, goldFor(run.dataset, group.value.task), run.reward)])
     if (!stored.ok) return stored
     done++
     run.onGroup?.(done)
   }
   if (done < run.tasks.length) {
-    const message = `${directory}: stopped after ${done} of ${run.tasks.length} groups; all of them are stored; continue with --resume`
-    return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message } }
+    return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `stopped: ${soFar()}` } }
   }
   return store.close()
 }

@@ -4,7 +4,7 @@
  * Every step is a function of the config's seed and its number, so a resumed run equals an uninterrupted one. Evaluates nothing and
  * draws nothing: that is `evaluate.ts` and `report/`.
  */
-import { appendFile, readFile, writeFile } from 'node:fs/promises'
+import { appendFile, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   type Checkpoint,
@@ -20,10 +20,12 @@ import { policyRows } from './grpo/rows.ts'
 import { openTrainer, type Trainer } from './grpo/trainer.ts'
 import { type StepMetrics, type UpdateMetrics, updatePolicy } from './grpo/update.ts'
 import { goldFor, type OpenRun, openRun, type Trainable } from './open.ts'
+import { tellFailures } from './outages.ts'
 import type { Progress } from './progress.ts'
 import { rewardWarnings, scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
 import { answerable } from './rollouts.ts'
+import { replaceFile, runFileFailure } from './runFolder.ts'
 import { openStore } from './trajectory/store.ts'
 import type { Failure, Result, ScoredGroup, Task } from './types.ts'
 
@@ -134,7 +136,11 @@ async function trainRun(
   const store = opened.value
 
   const totalSteps = config.training.steps * config.grpo.epochs * config.grpo.minibatches
-  const records = await keepMetrics(join(directory, METRICS), state.step)
+  const metrics = join(directory, METRICS)
+  const kept = await keepMetrics(metrics, state.step)
+  if (!kept.ok) return kept
+  const records = kept.value
+  const tell = tellFailures((text) => progress.line(text))
   const started = performance.now() - state.seconds * 1000
   progress.stage('training', config.training.steps)
   progress.tick(state.step)
@@ -149,10 +155,8 @@ async function trainRun(
       runSeed: config.seed,
       signal,
     })
-    if (signal.aborted) {
-      const closed = await store.close()
-      return closed.ok ? cancelled(config, checkpoints, state.step) : closed
-    }
+    if (signal.aborted) return cancelled(config, checkpoints, state.step)
+    for (const group of groups) tell(group)
     const scored = groups.map((group) => scoreGroup(group, goldFor(run.dataset, group.task), config.reward))
     const advantages = scoredGroupAdvantages(scored, config.grpo)
     const stored = await store.append(
@@ -177,7 +181,10 @@ async function trainRun(
       secondsUpdate: (performance.now() - updateStarted) / 1000,
     }
     records.push(record)
-    await appendFile(join(directory, METRICS), `${JSON.stringify(record)}\n`)
+    const noted = await appendFile(metrics, `${JSON.stringify(record)}\n`).catch((error) =>
+      runFileFailure(metrics, error),
+    )
+    if (noted !== undefined) return noted
     state = {
       ...state,
       step: step + 1,
@@ -266,7 +273,7 @@ async function save(checkpoints: string, files: Checkpoint, trainer: Trainer, st
 }
 
 /** The records of the steps before `step`: what a crash left of later ones is cut off, as those steps are run again. */
-async function keepMetrics(path: string, step: number): Promise<StepRecord[]> {
+async function keepMetrics(path: string, step: number): Promise<Result<StepRecord[]>> {
   const text = await readFile(path, 'utf8').catch(() => '')
   const whole = text.slice(0, text.lastIndexOf('\n') + 1)
   const records = whole
@@ -274,8 +281,12 @@ async function keepMetrics(path: string, step: number): Promise<StepRecord[]> {
     .filter(Boolean)
     .map((line) => JSON.parse(line) as StepRecord)
   const kept = records.filter((record) => record.step < step)
-  await writeFile(path, kept.map((record) => `${JSON.stringify(record)}\n`).join(''))
-  return kept
+  try {
+    await replaceFile(path, kept.map((record) => `${JSON.stringify(record)}\n`).join(''))
+    return { ok: true, value: kept }
+  } catch (error) {
+    return runFileFailure(path, error)
+  }
 }
 
 function describeRollouts(groups: readonly ScoredGroup[]) {

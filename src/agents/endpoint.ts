@@ -142,11 +142,11 @@ function failureOf(
     const { status, message } = error
     if (status === 429) return fail('rate_limited', `${message}; lower the concurrency or wait`)
     if (status === 408) return fail('timeout', message)
-    if (status !== undefined && status >= 500) return fail('server_error', message)
+    if (status !== undefined && status >= 500) return fail('server_error', `${message}; the server's log may say why`)
     if (status === 401 || status === 403)
       return fail('bad_request', `${message}; check the API key in ${options.apiKeyEnv ?? 'apiKeyEnv (none is named)'}`)
     if (error.code === 'context_length_exceeded') return fail('context_limit', message)
-    return fail('bad_request', message)
+    return fail('bad_request', `${message}; check the URL, the model's name and what the server accepts`)
   }
   if (error instanceof SyntaxError)
     return fail(
@@ -154,7 +154,8 @@ function failureOf(
       `the reply is no JSON (${error.message}); is this an OpenAI-compatible URL (usually ending in /v1)?`,
     )
   // The connection broke while the body was read.
-  if (error instanceof TypeError) return fail('unreachable', `connection lost (${deepestCause(error)})`)
+  if (error instanceof TypeError)
+    return fail('unreachable', `connection lost (${deepestCause(error)}); check that the server still runs`)
   throw error
 }
 

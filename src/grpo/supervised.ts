@@ -45,7 +45,8 @@ export async function superviseBatch(
 
   const kinds: SupervisedMetrics['kinds'] = {}
   rows.forEach(({ kind = 'all' }, index) => {
-    const sums = (kinds[kind] ??= { accuracy: 0, loss: 0, tokens: 0 })
+    const sums = kinds[kind] ?? { accuracy: 0, loss: 0, tokens: 0 }
+    kinds[kind] = sums
     logprobs[index]!.forEach((logprob, place) => {
       sums.tokens += 1
       sums.loss -= logprob

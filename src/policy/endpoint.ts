@@ -283,14 +283,19 @@ function failureOf(error: unknown, options: EndpointPolicyOptions, request: Gene
       `reply is no completion: at ${issue?.path.join('.') || 'the root'}: ${issue?.message}; is this an OpenAI-compatible URL (usually ending in /v1)?`,
     )
   }
-  if (error instanceof SyntaxError) return failure('bad_response', `reply is no JSON: ${error.message}`)
+  if (error instanceof SyntaxError)
+    return failure(
+      'bad_response',
+      `reply is no JSON (${error.message}); is this an OpenAI-compatible URL (usually ending in /v1)?`,
+    )
   // The body broke off, or the deadline came while it was read.
   if (error instanceof Error && error.name === 'AbortError')
     return failure(
       'timeout',
       `no whole answer within ${options.deadlineSeconds} s; raise deadlineSeconds or check the server`,
     )
-  if (error instanceof TypeError) return failure('unreachable', `connection lost (${causeOf(error)})`)
+  if (error instanceof TypeError)
+    return failure('unreachable', `connection lost (${causeOf(error)}); check that the server still runs`)
   throw error
 }
 
@@ -302,13 +307,13 @@ function httpFailure(
   const { status, message } = error
   if (status === 429) return failure('rate_limited', `${message}; lower the concurrency or wait`)
   if (status === 408) return failure('timeout', message)
-  if (status !== undefined && status >= 500) return failure('server_error', message)
+  if (status !== undefined && status >= 500) return failure('server_error', `${message}; the server's log may say why`)
   if (status === 401 || status === 403)
     return failure('bad_request', `${message}; check the API key in ${options.apiKeyEnv ?? 'apiKeyEnv (none given)'}`)
   const overflow =
     error.code === 'context_length_exceeded' || /context (length|window)|maximum.*(length|tokens)/i.test(message)
   if (overflow) return failure('context_limit', message)
-  return failure('bad_request', message)
+  return failure('bad_request', `${message}; check the URL, the model's name and what the server accepts`)
 }
 
 function causeOf(error: Error): string {

@@ -19,19 +19,21 @@ export async function writeReport(directory: string): Promise<Result<string>> {
     await rename(`${path}.partial`, path)
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
-    return fail(code === 'ENOSPC' ? 'disk_full' : 'bad_file', `${path}: cannot write the report: ${message}`)
+    const full = code === 'ENOSPC' || code === 'EDQUOT'
+    const advice = full ? 'make room' : 'check the path and its permissions'
+    return fail(full ? 'disk_full' : 'bad_file', `${path}: cannot write the report: ${message}; ${advice}`)
   }
   return { ok: true, value: path }
 }
 
 /** null when there is no such file. */
-async function readSummary(path: string): Promise<Result<Summary> | null> {
+export async function readSummary(path: string): Promise<Result<Summary> | null> {
   let text: string
   try {
     text = await readFile(path, 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
-    return fail('bad_file', `${path}: cannot be read: ${(error as Error).message}`)
+    return fail('bad_file', `${path}: cannot be read: ${(error as Error).message}; check its permissions`)
   }
   let value: unknown
   try {
