@@ -17,7 +17,7 @@ import { rolloutStream } from './rollout/index.ts'
 import type { RolloutOptions } from './rollout/options.ts'
 import { claimRunFolder } from './runFolder.ts'
 import { readTrajectories } from './trajectory/read.ts'
-import { openStore } from './trajectory/store.ts'
+import { openStore, type Store } from './trajectory/store.ts'
 import type { Agents, Policy, Result, System, Task } from './types.ts'
 
 export interface StoredRollouts {
@@ -96,12 +96,21 @@ export async function rolloutsInto(directory: string, resume: boolean, run: Stor
   const opened = await openStore(directory, { resume })
   if (!opened.ok) return opened
   const store = opened.value
+  try {
+    const filled = await fillStore(store, directory, run)
+    return filled.ok ? await store.close() : filled
+  } finally {
+    await store.release()
+  }
+}
+
+async function fillStore(store: Store, directory: string, run: StoredRollouts): Promise<Result<void>> {
   const step = 0
   const missing = run.tasks.filter((task) => !store.groupIds.has(`${step}/${task.question.qid}`))
   let done = run.tasks.length - missing.length
+  const soFar = () => `${done} of ${run.tasks.length} groups are stored in ${directory}; continue with --resume`
   run.onGroup?.(done)
   const groups = rolloutStream(missing, { ...run, step, runSeed: run.seed })
-  const soFar = () => `${done} of ${run.tasks.length} groups are stored in ${directory}; continue with --resume`
   for await (const group of whilePolicyAnswers(groups, run.warn)) {
     // what was cut short by the user is run again on resume
     if (run.signal.aborted) break
@@ -111,10 +120,8 @@ export async function rolloutsInto(directory: string, resume: boolean, run: Stor
     done++
     run.onGroup?.(done)
   }
-  if (done < run.tasks.length) {
-    return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `stopped: ${soFar()}` } }
-  }
-  return store.close()
+  if (done === run.tasks.length) return { ok: true, value: undefined }
+  return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `stopped: ${soFar()}` } }
 }
 
 /** What a store holds, as much of it as measuring needs. */

@@ -134,88 +134,91 @@ async function trainRun(
   const opened = await openStore(directory, { resume, dropFromStep: state.step })
   if (!opened.ok) return opened
   const store = opened.value
+  try {
+    const totalSteps = config.training.steps * config.grpo.epochs * config.grpo.minibatches
+    const metrics = join(directory, METRICS)
+    const kept = await keepMetrics(metrics, state.step)
+    if (!kept.ok) return kept
+    const records = kept.value
+    const tell = tellFailures((text) => progress.line(text))
+    const started = performance.now() - state.seconds * 1000
+    progress.stage('training', config.training.steps)
+    progress.tick(state.step)
+    for (let step = state.step; step < config.training.steps; step++) {
+      const rolloutStarted = performance.now()
+      const groups = await rollout(batch(tasks, config, step), {
+        system: run.system,
+        policy,
+        agents: run.agents,
+        options: config.rollout,
+        step,
+        runSeed: config.seed,
+        signal,
+      })
+      if (signal.aborted) return cancelled(config, checkpoints, state.step)
+      for (const group of groups) tell(group)
+      const scored = groups.map((group) => scoreGroup(group, goldFor(run.dataset, group.task), config.reward))
+      const advantages = scoredGroupAdvantages(scored, config.grpo)
+      const stored = await store.append(
+        scored,
+        advantages.map((group) => group.advantages),
+      )
+      if (!stored.ok) return stored
 
-  const totalSteps = config.training.steps * config.grpo.epochs * config.grpo.minibatches
-  const metrics = join(directory, METRICS)
-  const kept = await keepMetrics(metrics, state.step)
-  if (!kept.ok) return kept
-  const records = kept.value
-  const tell = tellFailures((text) => progress.line(text))
-  const started = performance.now() - state.seconds * 1000
-  progress.stage('training', config.training.steps)
-  progress.tick(state.step)
-  for (let step = state.step; step < config.training.steps; step++) {
-    const rolloutStarted = performance.now()
-    const groups = await rollout(batch(tasks, config, step), {
-      system: run.system,
-      policy,
-      agents: run.agents,
-      options: config.rollout,
-      step,
-      runSeed: config.seed,
-      signal,
-    })
-    if (signal.aborted) return cancelled(config, checkpoints, state.step)
-    for (const group of groups) tell(group)
-    const scored = groups.map((group) => scoreGroup(group, goldFor(run.dataset, group.task), config.reward))
-    const advantages = scoredGroupAdvantages(scored, config.grpo)
-    const stored = await store.append(
-      scored,
-      advantages.map((group) => group.advantages),
-    )
-    if (!stored.ok) return stored
+      const updateStarted = performance.now()
+      const update = await updatePolicy(trainer, policyRows(scored, advantages, config.grpo), config.grpo, {
+        temperature: config.rollout.temperature,
+        totalSteps,
+      })
+      policy.bumpVersion(step + 1)
 
-    const updateStarted = performance.now()
-    const update = await updatePolicy(trainer, policyRows(scored, advantages, config.grpo), config.grpo, {
-      temperature: config.rollout.temperature,
-      totalSteps,
-    })
-    policy.bumpVersion(step + 1)
-
-    const record: StepRecord = {
-      step,
-      ...describeRollouts(scored),
-      ...describeUpdate(update),
-      zeroVarianceGroups: advantages.filter((group) => group.zeroVariance).length,
-      secondsRollout: (updateStarted - rolloutStarted) / 1000,
-      secondsUpdate: (performance.now() - updateStarted) / 1000,
+      const record: StepRecord = {
+        step,
+        ...describeRollouts(scored),
+        ...describeUpdate(update),
+        zeroVarianceGroups: advantages.filter((group) => group.zeroVariance).length,
+        secondsRollout: (updateStarted - rolloutStarted) / 1000,
+        secondsUpdate: (performance.now() - updateStarted) / 1000,
+      }
+      records.push(record)
+      const noted = await appendFile(metrics, `${JSON.stringify(record)}\n`).catch((error) =>
+        runFileFailure(metrics, error),
+      )
+      if (noted !== undefined) return noted
+      state = {
+        ...state,
+        step: step + 1,
+        optimizerSteps: trainer.step,
+        rollouts: state.rollouts + scored.reduce((sum, group) => sum + group.scored.length, 0),
+        sampledTokens: state.sampledTokens + update.tokens,
+        seconds: (performance.now() - started) / 1000,
+      }
+      if (state.step % config.training.saveEvery === 0 || state.step === config.training.steps) {
+        const saved = await save(checkpoints, files, trainer, state)
+        if (!saved.ok) return saved
+      }
+      progress.tick(
+        1,
+        `reward ${record.reward.toFixed(2)}, accuracy ${record.accuracy.toFixed(2)}, turns ${record.turns.toFixed(1)}`,
+      )
     }
-    records.push(record)
-    const noted = await appendFile(metrics, `${JSON.stringify(record)}\n`).catch((error) =>
-      runFileFailure(metrics, error),
-    )
-    if (noted !== undefined) return noted
-    state = {
-      ...state,
-      step: step + 1,
-      optimizerSteps: trainer.step,
-      rollouts: state.rollouts + scored.reduce((sum, group) => sum + group.scored.length, 0),
-      sampledTokens: state.sampledTokens + update.tokens,
-      seconds: (performance.now() - started) / 1000,
+    progress.done()
+    const closed = await store.close()
+    if (!closed.ok) return closed
+    const { rollouts, sampledTokens, seconds } = state
+    return {
+      ok: true,
+      value: {
+        checkpoint: stepDirectory(checkpoints, state.step),
+        steps: state.step,
+        rollouts,
+        sampledTokens,
+        seconds,
+        metrics: records,
+      },
     }
-    if (state.step % config.training.saveEvery === 0 || state.step === config.training.steps) {
-      const saved = await save(checkpoints, files, trainer, state)
-      if (!saved.ok) return saved
-    }
-    progress.tick(
-      1,
-      `reward ${record.reward.toFixed(2)}, accuracy ${record.accuracy.toFixed(2)}, turns ${record.turns.toFixed(1)}`,
-    )
-  }
-  progress.done()
-  const closed = await store.close()
-  if (!closed.ok) return closed
-  const { rollouts, sampledTokens, seconds } = state
-  return {
-    ok: true,
-    value: {
-      checkpoint: stepDirectory(checkpoints, state.step),
-      steps: state.step,
-      rollouts,
-      sampledTokens,
-      seconds,
-      metrics: records,
-    },
+  } finally {
+    await store.release()
   }
 }
 

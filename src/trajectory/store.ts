@@ -31,6 +31,8 @@ export interface Store {
   append(groups: readonly ScoredGroup[], advantages?: readonly (readonly (number | null)[])[]): Promise<Result<void>>
   /** Ends both files and gives them their final names. */
   close(): Promise<Result<void>>
+  /** Lets go of the files as they are, to be continued later; nothing to do after `close`. */
+  release(): Promise<void>
 }
 
 /** Opens the store in `directory`, which is made if needed. */
@@ -271,6 +273,10 @@ function storeOver(directory: string, tables: Tables, groupIds: Set<string>): St
           if (!stored.ok) return stored
         }
         return { ok: true, value: undefined }
+      }),
+    release: () =>
+      inTurn(async () => {
+        for (const { file } of Object.values(tables)) await file.close().catch(() => {})
       }),
     close: () =>
       inTurn(async () => {
