@@ -9,7 +9,7 @@ import { silentProgress } from '../src/progress.ts'
 import { generateRollouts } from '../src/rollouts.ts'
 import { readTrajectories } from '../src/trajectory/read.ts'
 import { type ChatServer, hangs, type ScriptedReply, says, startChatServer, status } from './agents/server.ts'
-import { showrunner } from './commandLine.ts'
+import { showrunner, start } from './commandLine.ts'
 import { row } from './dataset/folder.ts'
 
 const QUESTIONS = 6
@@ -148,3 +148,34 @@ test('from the command line: exit code 1, and the last line names the URL and wh
     expect(last).toMatch(/^http:\/\/127\.0\.0\.1:9\/v1 \(m\): cannot be reached .*check the URL/)
   }
 })
+
+test.each([1, 2])(
+  'Ctrl-C %d times while an endpoint hangs: what was stored stays, and a resumed run asks the rest',
+  async (times) => {
+    server.script(answer, answer, hangs)
+    const config = `name: run\ndataset: {path: data}\npolicy: {type: endpoint, baseUrl: '${server.baseUrl}', model: m}\nagents: {vision: {type: descriptions}}\nrollout: {groupSize: 1, concurrency: 1}\n`
+    writeFileSync('run.yaml', config)
+    process.chdir(root)
+    const { child, ended } = start(folder, 'rollout', '--config', 'run.yaml')
+    while (server.received.length < 3) await new Promise((wake) => setTimeout(wake, 20))
+    child.kill('SIGINT')
+    if (times === 1) {
+      const { code, stderr } = await ended
+      expect(code).toBe(130)
+      const last = stderr.trim().split('\n').at(-1)
+      expect(last).toBe('stopped: 2 of 6 groups are stored in rollouts/run; continue with --resume')
+    } else {
+      // the same press arrives several times within 300 ms; this one is another
+      child.kill('SIGSTOP')
+      await new Promise((wake) => setTimeout(wake, 400))
+      child.kill('SIGINT')
+      child.kill('SIGCONT')
+      expect((await ended).code).not.toBe(0)
+    }
+    server.script(answer)
+    const { code } = await showrunner(folder, 'rollout', '--config', 'run.yaml', '--resume')
+    expect(code).toBe(0)
+    process.chdir(folder)
+    expect((await storedIds()).sort()).toEqual(all)
+  },
+)

@@ -4,7 +4,7 @@ import type { EmbeddedPolicy } from '../../src/policy/embedded.ts'
 import { openPolicy } from '../../src/policy/embedded.ts'
 import { residentName } from '../../src/policy/weights.ts'
 import type { GenerateRequest, Generation, Result, Sampling } from '../../src/types.ts'
-import { goldenForward, goldenIsThere, goldenSource, open, scored, smallSource } from './models.ts'
+import { goldenForward, goldenSource, open, scored, smallSource } from './models.ts'
 
 const free: Sampling = { temperature: 1, maxTokens: 12, stop: [] }
 
@@ -42,7 +42,7 @@ function expectClose(actual: readonly number[], expected: readonly number[], tol
   )
 }
 
-describe.skipIf(!goldenIsThere)('the golden model (../shared)', () => {
+describe('the golden model', () => {
   let policy: EmbeddedPolicy
   beforeAll(async () => {
     policy = await open(await goldenSource())

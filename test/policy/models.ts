@@ -1,5 +1,6 @@
-/** Models that several tests of this room read: the golden one (../shared, may be absent) and a small one made here. */
-import { existsSync, readFileSync } from 'node:fs'
+/** Models that several tests of this room read: the golden one (test/golden) and a small one made here. */
+import { readFileSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { readSafetensors } from '../../src/checkpoint/safetensors.ts'
 import { Graph } from '../../src/engine/graph.ts'
 import { graphOps } from '../../src/engine/graph-ops.ts'
@@ -12,8 +13,7 @@ import { openTokenizer } from '../../src/policy/tokenizer.ts'
 import { bindWeights } from '../../src/policy/weights.ts'
 import { buildWordTokenizer } from '../../src/policy/wordTokenizer.ts'
 
-export const goldenDirectory = '../shared/golden/trl-grpo'
-export const goldenIsThere = existsSync(`${goldenDirectory}/forward.json`)
+const goldenDirectory = resolve(import.meta.dirname, '../golden/trl-grpo')
 
 export interface GoldenForward {
   input_ids: number[][]

@@ -3,7 +3,7 @@ import type { TextTokenizer } from '../../src/policy/tokenizer.ts'
 import { openTokenizer } from '../../src/policy/tokenizer.ts'
 import { buildWordTokenizer } from '../../src/policy/wordTokenizer.ts'
 import type { Message } from '../../src/types.ts'
-import { goldenForward, goldenIsThere, goldenTokenizer, smallTokenizerSource, tokenizerFrom } from './models.ts'
+import { goldenForward, goldenTokenizer, smallTokenizerSource, tokenizerFrom } from './models.ts'
 
 const conversation: Message[] = [
   { role: 'system', content: 'what is the sign' },
@@ -35,7 +35,7 @@ function wholeRendering(tokenizer: TextTokenizer): number[] {
   return tokenizer.encode(text.slice(0, text.lastIndexOf(last) + last.length))
 }
 
-describe.skipIf(!goldenIsThere)('the golden model (../shared)', () => {
+describe('the golden model', () => {
   test('gives the ids of transformers', () => {
     const golden = goldenForward()
     expect(goldenTokenizer().encode(golden.tokenizer.text)).toEqual(golden.tokenizer.ids)
