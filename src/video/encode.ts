@@ -107,7 +107,7 @@ export async function encodeVideo(
       const full = /no space left|disk quota/i.test(run.value.stderr)
       return failed(
         full ? 'disk_full' : 'bad_file',
-        `${path}: ffmpeg could not write this video (${mainComplaint(run.value.stderr)})`,
+        `${path}: ffmpeg could not write this video (${mainComplaint(run.value.stderr)}); ${full ? 'free some space and run the same command again' : 'check the folder and the ffmpeg that is used'}`,
       )
     }
     await sync(partial)

@@ -7,6 +7,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs'
@@ -248,6 +249,18 @@ describe('encoding', () => {
     const result = failure(await encodeVideo([flat(palette[0])], { width, height, fps: 8, path }))
     expect(result.message).toContain(path)
   })
+
+  test.skipIf(!existsSync('/dev/full'))(
+    'a full disk is a failure that names the file and says what to do',
+    async () => {
+      const path = join(scratch, 'full.mp4')
+      symlinkSync('/dev/full', `${path}.${process.pid}.partial`)
+      const { kind, message } = failure(await encodeVideo(fourSeconds(8), { width, height, fps: 8, path }))
+      expect(kind).toBe('disk_full')
+      expect(message).toMatch(/full\.mp4: .*free some space/)
+      expect(existsSync(path)).toBe(false)
+    },
+  )
 })
 
 describe('the frame reader', () => {
