@@ -21,7 +21,7 @@ import { systemsOptions } from './systems/options.ts'
 import type { Result } from './types.ts'
 
 const share = z.number().min(0).max(1)
-const lessonKind = z.enum(['lookup', 'sentence', 'binding', 'reading', 'acting'])
+const lessonKind = z.enum(['lookup', 'sentence', 'reading', 'acting'])
 const count = z.number().int().positive()
 
 export const pretrainConfig = z
@@ -194,11 +194,17 @@ async function drawBatch(
   return batch
 }
 
-/** Weighs a row's tokens by 1/sqrt(number taught), between one vote per token and one per row: rows with many targets are the easy ones. */
+/**
+ * Weighs a row's tokens by 1/sqrt(number taught), between one vote per token and one per row: rows with many targets are the easy ones.
+ * Acting is weighed alike everywhere, or short runs would count for more and the master would learn to answer early.
+ */
 function balanced({ ids, weights, kind }: Lesson) {
-  const taught = weights.reduce((sum, weight) => sum + weight, 0)
+  const taught = kind === 'acting' ? ACTING_TOKENS : weights.reduce((sum, weight) => sum + weight, 0)
   return { ids, kind, weights: weights.map((weight) => weight / Math.sqrt(taught)) }
 }
+
+/** About as many as an acting lesson teaches. */
+const ACTING_TOKENS = 16
 
 /** Sums of right predictions per kind of lesson. */
 class Tally {
