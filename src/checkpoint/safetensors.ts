@@ -172,7 +172,10 @@ export function parseJson(text: string, where: string): unknown {
   try {
     return JSON.parse(text)
   } catch (error) {
-    throw new CheckpointError('bad_file', `${where}: expected JSON: ${(error as Error).message}`)
+    throw new CheckpointError(
+      'bad_file',
+      `${where}: expected JSON: ${(error as Error).message}; restore it from a copy or save it again`,
+    )
   }
 }
 
