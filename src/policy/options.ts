@@ -66,4 +66,3 @@ export const policyOptions = z.discriminatedUnion('type', [checkpointPolicyOptio
 
 export type CheckpointPolicyOptions = z.infer<typeof checkpointPolicyOptions>
 export type EndpointPolicyOptions = z.infer<typeof endpointPolicyOptions>
-export type PolicyOptions = z.infer<typeof policyOptions>
