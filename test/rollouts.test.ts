@@ -107,7 +107,10 @@ test('an agent that fails is told while the run goes on', async () => {
   server.script(says('<request_grounding/>'), status(500, { 'retry-after': '0' }), answer)
   const grounding = { type: 'endpoint', baseUrl: server.baseUrl, model: 'g', retries: 0 }
   const lines: string[] = []
-  const config = configuration({ agents: { grounding, vision: { type: 'descriptions' }, cacheDirectory: null } })
+  const config = configuration({
+    agents: { grounding, vision: { type: 'descriptions' }, cacheDirectory: null },
+    system: { onAgentFailure: 'observe' },
+  })
   const measured = await run(config, false, { ...silentProgress, line: (text) => lines.push(text) })
   expect(measured).toMatchObject({ ok: true, value: { n: 6, accuracy: 1, failures: 0 } })
   expect(lines).toEqual([expect.stringMatching(/^warning: .*\(g\).*500/)])

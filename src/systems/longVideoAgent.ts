@@ -83,7 +83,9 @@ async function run(context: SystemContext, options: SystemsOptions): Promise<Sys
       '\n',
     )
     turns.push({ ...chosen, observation, failure: effect.failure, clipId: view?.id ?? null, frames: effect.frames })
-    if (effect.failure !== null && options.onAgentFailure === 'stop') return end('agent_error', effect.failure)
+    // an agent that answered nonsense was there to be asked again (spec longvideoagent.md, section 5, row 17)
+    const outage = effect.failure !== null && effect.failure.kind !== 'bad_response'
+    if (outage && options.onAgentFailure === 'stop') return end('agent_error', effect.failure)
     messages.push(
       { role: 'assistant', content: keepThrough(said.text, actionEnd) },
       { role: 'user', content: observation },

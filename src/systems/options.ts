@@ -14,9 +14,9 @@ export const systemsOptions = z
     forceAnswerNotice: z.boolean().default(false).describe('On the last turn, tell the master to answer now.'),
     onAgentFailure: z
       .enum(['observe', 'stop'])
-      .default('observe')
+      .default('stop')
       .describe(
-        'When an agent fails: `observe` tells the master and goes on, `stop` ends the trajectory with stop reason agent_error.',
+        'When an agent cannot be reached or cannot read its video: `stop` ends the trajectory with stop reason agent_error, which training leaves out; `observe` tells the master and goes on.',
       ),
     initialGrounding: z
       .enum(['none', 'agent'])

@@ -187,6 +187,7 @@ test('an agent or a policy that throws is a failure of its own, not the end of t
   const observed = await one({
     agents: scriptedAgents(['throw', 'e1_seg01_clip_00']),
     lines: [GROUND, GROUND, answer('a1')],
+    system: { onAgentFailure: 'observe' },
   })
   expect(observed).toMatchObject({
     stopReason: 'answered',

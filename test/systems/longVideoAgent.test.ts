@@ -178,7 +178,7 @@ test('a failing agent is an error observation and a failure on the turn; the cli
     observed,
     stopReason,
     failure: failed,
-  } = await play([GROUND, GROUND, look('x'), answer('a0')], { agents })
+  } = await play([GROUND, GROUND, look('x'), answer('a0')], { agents, options: { onAgentFailure: 'observe' } })
   expect({ stopReason, failed }).toEqual({ stopReason: 'answered', failed: null })
   expect(observed[1]).toBe('<error>the grounding agent failed : timeout .</error>\n<turns_left_3>')
   expect(observed[2]).toBe('<error>the vision agent failed : rate_limited .</error>\n<turns_left_2>')
