@@ -1,15 +1,15 @@
 /**
  * What the small base master is taught before any reinforcement: rows of token ids with a weight per target token.
  *
- * Four lessons, easiest first. `lookup`: a word, then its option label, many times over. `sentence`: one sentence that holds one
- * option's word, then that label. `reading` and `acting` are transcripts of the real
+ * Five lessons, easiest first. `lookup`: a word, then its option label, many times over. `sentence`: one sentence that holds one
+ * option's word, then that label. `binding`: whether a thing is spoken of, and which value belongs to it. `reading` and `acting` are transcripts of the real
  * system over simulated agents, in which the master begins each turn with one word of reasoning that says where it stands
  * (elsewhere: the evidence is not in this clip; here: it is, but was not yet seen; a label: it was seen and supports that option).
  * Reading teaches that word alone, over tool calls that are shown but not taught. Acting teaches every token of a teacher that
  * reasons right and then uses tools at random: when to use which tool is left for reinforcement to find.
  *
  * Stories come from a seed that no data set on disk uses and draw their answers from the training words only; the held-out words
- * occur in `lookup` and `sentence`, never as an answer in an episode.
+ * occur in `lookup`, `sentence` and `binding`, never as an answer in an episode.
  */
 import { ANSWER_CLASSES, FUNCTION_WORDS, ITEMS, NAMES, OBJECTS, type WordClass } from './dataset/miniature/words.ts'
 import { CLIPS_PER_EPISODE, Dice, type Story, type StoryQuestion, tellStory } from './dataset/miniature/story.ts'
@@ -23,7 +23,7 @@ export interface Lesson {
   kind: LessonKind
 }
 
-export type LessonKind = 'lookup' | 'sentence' | 'reading' | 'acting'
+export type LessonKind = 'lookup' | 'sentence' | 'binding' | 'reading' | 'acting'
 
 const ELSEWHERE = 'elsewhere'
 const HERE = 'here'
@@ -122,6 +122,39 @@ export class Lessons {
       const before = `<|end|> <|user|> ${this.sentenceWith(words[j] as string, words)} <turns_left_${1 + this.dice.below(4)}> <|end|> <|assistant|>`
       row.read(`${before} ${this.dice.chance(0.7) ? '<reasoning>' : '<answer>'}`)
       row.teach(LABELS[j] as string)
+    }
+    return row.lesson()
+  }
+
+  /** Lines that bind things to values; then a thing, and the label of its value, or "away" when no line has it. */
+  binding(): Lesson {
+    const relation = this.dice.pick(BOUND_LINES)
+    const words = this.dice.sample(ANSWER_CLASSES[relation.answerClass], 5)
+    const row = new RowBuilder(this.vocabulary, 'binding')
+    row.read(`<|user|> ${options(words)}`)
+    if (this.dice.chance(0.5)) {
+      const items = this.dice.sample(ITEMS, 4)
+      const values = this.dice.sample([0, 1, 2, 3, 4], 4)
+      row.read(items.map((item, i) => `${this.dice.pick(NAMES)} : ${relation.line(item, words[values[i] as number] as string)}`).join(' '))
+      for (let i = 0; i < 8; i++) {
+        const j = this.dice.below(4)
+        row.read(items[j] as string)
+        row.teach(LABELS[values[j] as number] as string)
+      }
+    } else {
+      for (let i = 0; i < 4; i++) {
+        const [first, second, third] = this.dice.sample(ITEMS, 3) as [string, string, string]
+        const [one, two] = this.dice.sample([0, 1, 2, 3, 4], 2) as [number, number]
+        const present = this.dice.chance(0.6)
+        const mention = `${this.dice.pick(NAMES)} : ${this.dice.pick(NAMES)} , tell me about the ${third} .`
+        const lines = this.dice.shuffle([
+          `${this.dice.pick(NAMES)} : ${relation.line(first, words[one] as string)}`,
+          `${this.dice.pick(NAMES)} : ${relation.line(second, words[two] as string)}`,
+          ...(this.dice.chance(0.5) ? [mention] : []),
+        ])
+        row.read(`the ${present ? first : third} ? <|end|> <|user|> ${lines.join(' ')} <turns_left_3> <|end|> <|assistant|> <reasoning>`)
+        row.teach(present ? (LABELS[one] as string) : ELSEWHERE)
+      }
     }
     return row.lesson()
   }
@@ -253,6 +286,7 @@ export class Lessons {
         episode: this.stories++ % 9000,
         words: 'training',
         questionsPerEpisode: QUESTIONS_PER_STORY,
+        decoyRate: DECOY_RATE,
       })
       this.nextQuestion = 0
     }
@@ -321,6 +355,8 @@ const QUERIES = ['sign', 'color', 'object'] as const
 const WORD_CLASSES = Object.keys(ANSWER_CLASSES) as WordClass[]
 const ALL_ANSWERS: readonly string[] = Object.values(ANSWER_CLASSES).flat()
 const QUESTIONS_PER_STORY = 8
+/** High, so that the master learns to tell a clip that mentions a thing from the clip that answers. */
+const DECOY_RATE = 0.8
 const NEVER = new AbortController().signal
 const NO_USAGE: Usage = { calls: 1, promptTokens: 0, completionTokens: 0, frames: 0, seconds: 0, costUsd: 0, cached: 0 }
 

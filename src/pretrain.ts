@@ -21,7 +21,7 @@ import { systemsOptions } from './systems/options.ts'
 import type { Result } from './types.ts'
 
 const share = z.number().min(0).max(1)
-const lessonKind = z.enum(['lookup', 'sentence', 'reading', 'acting'])
+const lessonKind = z.enum(['lookup', 'sentence', 'binding', 'reading', 'acting'])
 const count = z.number().int().positive()
 
 export const pretrainConfig = z

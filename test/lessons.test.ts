@@ -28,7 +28,7 @@ const newLessons = (seed = 1) =>
 describe('lessons', () => {
   test('are tokenised as the master will read them, and teach something', async () => {
     const lessons = newLessons()
-    for (const kind of ['lookup', 'sentence', 'reading', 'acting'] as const) {
+    for (const kind of ['lookup', 'sentence', 'binding', 'reading', 'acting'] as const) {
       for (let i = 0; i < 20; i++) {
         const lesson = await lessons[kind]()
         expect(tokenizer.encode(text(lesson))).toEqual(lesson.ids)

@@ -28,6 +28,12 @@ export const miniatureOptions = z
         'Which option words stories use: `training` keeps the held-out words for episodes that are never trained on.',
       ),
     questionsPerEpisode: z.number().int().positive().max(24).default(10).describe('Questions about each episode.'),
+    decoyRate: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.2)
+      .describe('Share of questions with a decoy: another clip that mentions the same thing without the answer.'),
   })
   .strict()
 

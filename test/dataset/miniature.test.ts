@@ -74,7 +74,7 @@ test('a sign is on its panel and inside the frame wherever the camera is', async
 })
 
 test('an episode has the frames that its spans say, and the camera moves', async () => {
-  const story = tellStory({ seed: 3, episode: 0, words: 'all', questionsPerEpisode: 4 })
+  const story = tellStory({ seed: 3, episode: 0, words: 'all', questionsPerEpisode: 4, decoyRate: 0.2 })
   const frames: Uint8Array[] = []
   for await (const frame of renderEpisode(story, '3', await loadMaterial())) frames.push(frame)
   const spans = clipSpans(story, '3')
@@ -97,7 +97,7 @@ test('written, read back, inspected; a second run does nothing, a half-written o
 
   const dataset = value(await openDataset(out, { split: 'val' }))
   expect(dataset.questions).toHaveLength(12)
-  const story = tellStory({ ...small, episode: 0 })
+  const story = tellStory({ ...small, episode: 0, decoyRate: 0.2 })
   const episode = dataset.episodes.get(story.episodeId)
   expect(episode?.clips.map((clip) => clip.id)).toEqual(story.clips.map((clip) => clip.id))
   expect(episode?.clips.map((clip) => clip.subtitles.map(({ speaker, text }) => ({ speaker, text })))).toEqual(

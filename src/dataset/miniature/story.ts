@@ -64,10 +64,10 @@ export interface StoryOptions {
   /** `training` uses only the words that may be answers in training; `all` uses every word. */
   words: 'training' | 'all'
   questionsPerEpisode: number
+  /** Share of questions that have a decoy. */
+  decoyRate: number
 }
 
-/** Share of questions that have a decoy. */
-const DECOY_RATE = 0.2
 /** Share of questions whose distractors may also be mentioned in the clip with the evidence. */
 const SAME_CLIP_DISTRACTOR_RATE = 0.1
 const KIND_WEIGHTS = [
@@ -240,7 +240,7 @@ export function tellStory(options: StoryOptions): Story {
     const right = seen === null ? fact.value : here.scene[seen]
     const options_ = drawOptions(dice, vocabulary(answerClass), right, here, clips, seen)
     const namingText = kind === 'visual' ? `this place is ${here.place} .` : fact.relation.line(fact.item, fact.value)
-    const decoy = dice.chance(DECOY_RATE) ? (clip + 1 + dice.below(CLIPS_PER_EPISODE - 1)) % CLIPS_PER_EPISODE : null
+    const decoy = dice.chance(options.decoyRate) ? (clip + 1 + dice.below(CLIPS_PER_EPISODE - 1)) % CLIPS_PER_EPISODE : null
     if (decoy !== null) {
       const speaker = dice.pick(cast.filter((name) => name !== fact.speaker))
       const lines = (clips[decoy] as StoryClip).lines
