@@ -20,7 +20,7 @@ const detect = await openDetector(await loadGraphModel(weights, { cacheDirectory
 const material = await loadMaterial()
 const scenes = Array.from(
   { length: Math.ceil(pictures / 8) },
-  (_, episode) => tellStory({ seed: 'bench', episode, words: 'all', questionsPerEpisode: 1 }).clips,
+  (_, episode) => tellStory({ seed: 'bench', episode, words: 'all', questionsPerEpisode: 1, decoyRate: 0.2 }).clips,
 )
   .flat()
   .slice(0, pictures)
