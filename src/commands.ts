@@ -163,7 +163,7 @@ export const commands: Command[] = [
     },
     examples: [
       [
-        '$0 evaluate --checkpoint checkpoints/quickstart/step-000120 --dataset datasets/other --max-turns 5 --json',
+        '$0 evaluate --checkpoint checkpoints/quickstart/step-000250 --dataset datasets/other --max-turns 5 --json',
         'One JSON object',
       ],
     ],
@@ -223,7 +223,7 @@ export const commands: Command[] = [
       name: { type: 'string', describe: 'Model name for clients; by default run and step', requiresArg: true },
     },
     examples: [
-      ['$0 serve checkpoints/quickstart/step-000120 --port 8001', 'Then: curl http://127.0.0.1:8001/v1/models'],
+      ['$0 serve checkpoints/quickstart/step-000250 --port 8001', 'Then: curl http://127.0.0.1:8001/v1/models'],
     ],
     async run(words, { progress, signal }) {
       const { startServer } = await import('./serve/open.ts')
