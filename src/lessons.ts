@@ -11,8 +11,9 @@
  * Stories come from a seed that no data set on disk uses and draw their answers from the training words only; the held-out words
  * occur in `lookup`, `sentence` and `binding`, never as an answer in an episode.
  */
-import { ANSWER_CLASSES, FUNCTION_WORDS, ITEMS, NAMES, OBJECTS, type WordClass } from './dataset/miniature/words.ts'
+
 import { CLIPS_PER_EPISODE, Dice, type Story, type StoryQuestion, tellStory } from './dataset/miniature/story.ts'
+import { ANSWER_CLASSES, FUNCTION_WORDS, ITEMS, NAMES, OBJECTS, type WordClass } from './dataset/miniature/words.ts'
 import { ACTIONS, oracleAction, readSituation, rightQuery, type Situation } from './teacher.ts'
 import type { Agents, Episode, Gold, Message, Question, System, SystemOutcome, Turn, Usage } from './types.ts'
 
@@ -45,7 +46,10 @@ export const SPECIAL_TOKENS: readonly string[] = [
   '<error>',
   '</error>',
   ...Array.from({ length: MAX_TURNS + 1 }, (_, n) => `<turns_left_${n}>`),
-  ...Array.from({ length: CLIPS_PER_EPISODE }, (_, n) => clipLabel(n)).flatMap((label) => [`<${label}>`, `</${label}>`]),
+  ...Array.from({ length: CLIPS_PER_EPISODE }, (_, n) => clipLabel(n)).flatMap((label) => [
+    `<${label}>`,
+    `</${label}>`,
+  ]),
 ]
 
 const LABELS = ['a0', 'a1', 'a2', 'a3', 'a4'] as const
@@ -135,7 +139,11 @@ export class Lessons {
     if (this.dice.chance(0.5)) {
       const items = this.dice.sample(ITEMS, 4)
       const values = this.dice.sample([0, 1, 2, 3, 4], 4)
-      row.read(items.map((item, i) => `${this.dice.pick(NAMES)} : ${relation.line(item, words[values[i] as number] as string)}`).join(' '))
+      row.read(
+        items
+          .map((item, i) => `${this.dice.pick(NAMES)} : ${relation.line(item, words[values[i] as number] as string)}`)
+          .join(' '),
+      )
       for (let i = 0; i < 8; i++) {
         const j = this.dice.below(4)
         row.read(items[j] as string)
@@ -152,7 +160,9 @@ export class Lessons {
           `${this.dice.pick(NAMES)} : ${relation.line(second, words[two] as string)}`,
           ...(this.dice.chance(0.5) ? [mention] : []),
         ])
-        row.read(`the ${present ? first : third} ? <|end|> <|user|> ${lines.join(' ')} <turns_left_3> <|end|> <|assistant|> <reasoning>`)
+        row.read(
+          `the ${present ? first : third} ? <|end|> <|user|> ${lines.join(' ')} <turns_left_3> <|end|> <|assistant|> <reasoning>`,
+        )
         row.teach(present ? (LABELS[one] as string) : ELSEWHERE)
       }
     }
@@ -326,7 +336,8 @@ export class Lessons {
 
   private sentenceWith(word: string, others: readonly string[]): string {
     const dice = this.dice
-    const free = <T extends string>(list: readonly T[]) => dice.pick(list.filter((candidate) => !others.includes(candidate)))
+    const free = <T extends string>(list: readonly T[]) =>
+      dice.pick(list.filter((candidate) => !others.includes(candidate)))
     const draw = dice.below(BOUND_LINES.length + 3)
     if (draw === BOUND_LINES.length) return `<information> the sign says ${word} . </information>`
     if (draw === BOUND_LINES.length + 1) return `<information> the sign is ${word} . </information>`
@@ -401,7 +412,8 @@ class RowBuilder {
   push(text: string, taught: boolean): void {
     for (const token of splitTokens(text)) {
       const id = this.vocabulary.get(token)
-      if (id === undefined) throw new Error(`lesson ${this.kind}: the vocabulary has no "${token}" (in "${text.slice(0, 80)}")`)
+      if (id === undefined)
+        throw new Error(`lesson ${this.kind}: the vocabulary has no "${token}" (in "${text.slice(0, 80)}")`)
       this.ids.push(id)
       this.weights.push(taught ? 1 : 0)
     }

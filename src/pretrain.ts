@@ -37,15 +37,24 @@ export const pretrainConfig = z
         intermediateSize: count.default(256),
         contextLength: count.default(1024).describe('Longest sequence in tokens that the checkpoint declares.'),
         embeddingScale: z.number().positive().default(0.1).describe('Standard deviation of the starting embedding.'),
-        previousTokenHeads: z.number().int().min(0).default(1).describe('Heads of the first layer that start by looking at the previous tokens.'),
+        previousTokenHeads: z
+          .number()
+          .int()
+          .min(0)
+          .default(1)
+          .describe('Heads of the first layer that start by looking at the previous tokens.'),
       })
       .strict()
       .prefault({}),
     lessons: z
       .object({
-        firstGroundingRate: share.default(0.6).describe('How often the simulated grounding agent is right at once; low, so that wrong clips are seen.'),
+        firstGroundingRate: share
+          .default(0.6)
+          .describe('How often the simulated grounding agent is right at once; low, so that wrong clips are seen.'),
         nextGroundingRate: share.default(0.95).describe('The same once a clip was visited.'),
-        rightQueryRate: share.default(0.75).describe('How often the random teacher asks for what the question is about.'),
+        rightQueryRate: share
+          .default(0.75)
+          .describe('How often the random teacher asks for what the question is about.'),
       })
       .strict()
       .prefault({}),
@@ -55,11 +64,19 @@ export const pretrainConfig = z
           .object({
             name: z.string(),
             steps: count.describe('Optimizer steps, at most.'),
-            until: z.object({ lesson: lessonKind, accuracy: share }).strict().nullable().default(null).describe('Ends the phase once this lesson is known so well.'),
-            finalLearningRate: z.number().min(0).nullable().default(null).describe('Where the learning rate falls to in this phase, along half a cosine; null: it stays.'),
-            mix: z
-              .partialRecord(lessonKind, share)
-              .describe('Share of each kind of lesson.'),
+            until: z
+              .object({ lesson: lessonKind, accuracy: share })
+              .strict()
+              .nullable()
+              .default(null)
+              .describe('Ends the phase once this lesson is known so well.'),
+            finalLearningRate: z
+              .number()
+              .min(0)
+              .nullable()
+              .default(null)
+              .describe('Where the learning rate falls to in this phase, along half a cosine; null: it stays.'),
+            mix: z.partialRecord(lessonKind, share).describe('Share of each kind of lesson.'),
           })
           .strict(),
       )
@@ -86,7 +103,11 @@ export interface PretrainReport {
 /** Steps between two lines of progress, and over which accuracies are averaged. */
 const REPORT_STEPS = 50
 
-export async function pretrain(config: PretrainConfig, progress: Progress, signal: AbortSignal): Promise<Result<PretrainReport>> {
+export async function pretrain(
+  config: PretrainConfig,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<Result<PretrainReport>> {
   const started = performance.now()
   const files = buildWordTokenizer(VOCABULARY, SPECIAL_TOKENS)
   const vocabulary = new Map(Object.entries((files.tokenizerJson.model as { vocab: Record<string, number> }).vocab))
@@ -113,13 +134,21 @@ export async function pretrain(config: PretrainConfig, progress: Progress, signa
         tally.add(metrics.kinds)
         if (step % REPORT_STEPS === 0 || step === phase.steps) {
           progress.tick(0, `loss ${metrics.loss.toFixed(3)}, ${tally.text()}`)
-          if (step % (REPORT_STEPS * 4) === 0) progress.line(`${phase.name} ${step}: loss ${metrics.loss.toFixed(3)}, ${tally.text()}`)
+          if (step % (REPORT_STEPS * 4) === 0)
+            progress.line(`${phase.name} ${step}: loss ${metrics.loss.toFixed(3)}, ${tally.text()}`)
           if (phase.until !== null && (tally.accuracy()[phase.until.lesson] ?? 0) >= phase.until.accuracy) break
           if (step < phase.steps) tally.clear()
         }
         progress.tick()
         if (signal.aborted) {
-          return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `pretraining of ${config.name} was stopped at step ${trainer.step}; nothing was written` } }
+          return {
+            ok: false,
+            failure: {
+              boundary: 'policy',
+              kind: 'cancelled',
+              message: `pretraining of ${config.name} was stopped at step ${trainer.step}; nothing was written`,
+            },
+          }
         }
       }
       progress.done(tally.text())
@@ -151,7 +180,12 @@ export async function pretrain(config: PretrainConfig, progress: Progress, signa
 }
 
 /** Learning rate of step `step` (from 1) of a phase, `total` steps after the beginning. */
-function learningRateOf(config: PretrainConfig, phase: PretrainConfig['phases'][number], total: number, step: number): number {
+function learningRateOf(
+  config: PretrainConfig,
+  phase: PretrainConfig['phases'][number],
+  total: number,
+  step: number,
+): number {
   const rate = config.supervised.learningRate * Math.min(1, (total + 1) / config.warmupSteps)
   if (phase.finalLearningRate === null) return rate
   const falling = (1 + Math.cos((Math.PI * (step - 1)) / phase.steps)) / 2

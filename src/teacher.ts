@@ -4,7 +4,8 @@
  *
  * Works on the miniature data set only, since it tells from a question's words what has to be looked at.
  */
-import type { Generation, Gold, Message, Policy, Question, Result } from './types.ts'
+import { type Script, ScriptedPolicy } from './policy/scripted.ts'
+import type { Gold, Message, Policy, Question } from './types.ts'
 
 /** What a scripted master can tell from the conversation so far. */
 export interface Situation {
@@ -66,31 +67,15 @@ export function oracleAction(situation: Situation, question: Question, gold: Gol
  * `{step}/{qid}/{sample}` and guesses option `qid mod 5` when the evidence was never shown.
  */
 export function oraclePolicy(questions: ReadonlyMap<string, Question>, gold: ReadonlyMap<string, Gold>): Policy {
-  return {
-    name: 'scripted-oracle',
-    version: '0',
-    contextLength: null,
-    async generate(request): Promise<Result<Generation>> {
-      const qid = (request.session ?? '').split('/')[1] ?? ''
-      const question = questions.get(qid)
-      const answer = gold.get(qid)
-      if (question === undefined || answer === undefined) {
-        throw new Error(`scripted oracle: session "${request.session}" names no question with a gold answer`)
-      }
-      const guess = Number(qid) % question.options.length
-      const text = oracleAction(readSituation(request.messages, question, answer), question, answer, guess)
-      return {
-        ok: true,
-        value: {
-          text,
-          tokenIds: null,
-          logprobs: null,
-          finishReason: 'stop',
-          version: '0',
-          usage: { calls: 1, promptTokens: 0, completionTokens: 0, frames: 0, seconds: 0, costUsd: 0, cached: 0 },
-        },
-      }
-    },
-    async close() {},
+  const script: Script = (messages, { session = '' }) => {
+    const qid = session.split('/')[1] ?? ''
+    const question = questions.get(qid)
+    const answer = gold.get(qid)
+    if (question === undefined || answer === undefined) {
+      throw new Error(`scripted oracle: session "${session}" names no question with a gold answer`)
+    }
+    const guess = Number(qid) % question.options.length
+    return oracleAction(readSituation(messages, question, answer), question, answer, guess)
   }
+  return new ScriptedPolicy(script, { name: 'scripted-oracle' })
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { heldOutWords } from '../src/dataset/miniature/words.ts'
-import { Lessons, type Lesson, SPECIAL_TOKENS, VOCABULARY } from '../src/lessons.ts'
+import { type Lesson, Lessons, SPECIAL_TOKENS, VOCABULARY } from '../src/lessons.ts'
 import { openTokenizer, type TextTokenizer } from '../src/policy/tokenizer.ts'
 import { buildWordTokenizer } from '../src/policy/wordTokenizer.ts'
 import { longVideoAgent } from '../src/systems/longVideoAgent.ts'
@@ -8,7 +8,13 @@ import { systemsOptions } from '../src/systems/options.ts'
 
 const files = buildWordTokenizer(VOCABULARY, SPECIAL_TOKENS)
 const opened = openTokenizer(
-  { tokenizer: files.tokenizerJson, tokenizerConfig: files.tokenizerConfig, chatTemplate: files.chatTemplate, generationConfig: null, config: {} },
+  {
+    tokenizer: files.tokenizerJson,
+    tokenizerConfig: files.tokenizerConfig,
+    chatTemplate: files.chatTemplate,
+    generationConfig: null,
+    config: {},
+  },
   'base',
 )
 if (!opened.ok) throw new Error(opened.failure.message)
@@ -55,7 +61,9 @@ describe('lessons', () => {
 
   test('no held-out word is an option in an episode', async () => {
     const lessons = newLessons()
-    const held = new Set((['name', 'place', 'goods', 'price', 'sign', 'color', 'object'] as const).flatMap((c) => [...heldOutWords(c)]))
+    const held = new Set(
+      (['name', 'place', 'goods', 'price', 'sign', 'color', 'object'] as const).flatMap((c) => [...heldOutWords(c)]),
+    )
     for (let i = 0; i < 200; i++) {
       const words = text(await lessons.acting()).split(' ')
       expect(words.filter((word) => held.has(word))).toEqual([])
