@@ -9,6 +9,7 @@ import { openAgents } from './agents/index.ts'
 import { budgetCurve } from './compare.ts'
 import { configHash, type RunConfig } from './config.ts'
 import { openDataset } from './dataset/index.ts'
+import { isHeldOut } from './dataset/miniature/words.ts'
 import { evaluationRollouts } from './evaluate.ts'
 import { renderMiniature } from './miniature.ts'
 import { goldFor, type OpenRun, openRun } from './open.ts'
@@ -108,6 +109,8 @@ interface HeldOut {
   greedy: Run[]
   sampled: Run[]
   goldClips: ReadonlyMap<string, string>
+  /** Questions whose right answer is a word that training episodes never use. */
+  unmet: ReadonlySet<string>
 }
 
 interface Trained extends HeldOut {
@@ -168,7 +171,8 @@ async function heldOutRuns(
   const { greedy, sampled } = runs as Record<'greedy' | 'sampled', Run[]>
   progress.done(`greedy ${measure(greedy).accuracy.toFixed(3)}, sampled ${measure(sampled).accuracy.toFixed(3)}`)
   const goldClips = new Map(tasks.map((task) => [task.question.qid, goldFor(run.dataset, task).clipId]))
-  return { ok: true, value: { greedy, sampled, goldClips } }
+  const unmet = tasks.filter((task) => isHeldOut(task.question.options[goldFor(run.dataset, task).answer] as string))
+  return { ok: true, value: { greedy, sampled, goldClips, unmet: new Set(unmet.map((task) => task.question.qid)) } }
 }
 
 async function measureTrained(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<Trained>> {
@@ -247,6 +251,13 @@ function trainedConfig(config: RunConfig, { checkpoint }: TrainReport): RunConfi
   return config.policy.type === 'checkpoint' ? { ...config, policy: { ...config.policy, path: checkpoint } } : config
 }
 
+function unmetAnswers(before: HeldOut, after: HeldOut): Pick<Summary, 'unmetAnswers'> {
+  const among = ({ greedy, unmet }: HeldOut) => greedy.filter((run) => unmet.has(run.qid))
+  if (after.unmet.size === 0) return {}
+  const { accuracy, n } = measure(among(after))
+  return { unmetAnswers: { n, before: measure(among(before)).accuracy, after: accuracy } }
+}
+
 function summarise(config: RunConfig, hash: string, before: HeldOut, after: Trained, trained: TrainReport): Summary {
   const modes = (runs: HeldOut) => ({ greedy: measure(runs.greedy), sampled: measure(runs.sampled) })
   const { steps, rollouts, sampledTokens, seconds, metrics } = trained
@@ -272,6 +283,7 @@ function summarise(config: RunConfig, hash: string, before: HeldOut, after: Trai
         sampled: accuracyGain(before.sampled, after.sampled),
       },
     },
+    ...unmetAnswers(before, after),
     budgets: after.budgets,
     actionPatterns: { before: actionPatterns(before.greedy), after: actionPatterns(after.greedy) },
     regrounding: {

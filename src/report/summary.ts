@@ -52,6 +52,10 @@ export const summary = z.object({
       difference: z.object({ greedy: difference, sampled: difference }).optional(),
     })
     .optional(),
+  unmetAnswers: z
+    .object({ n: count, before: share, after: share })
+    .optional()
+    .describe('Greedy accuracy on the held-out questions whose right answer never was an answer in training.'),
   budgets: z
     .array(
       measurement

@@ -70,6 +70,11 @@ export function heldOutWords(wordClass: WordClass): readonly string[] {
   return all.slice(all.length - Math.max(1, Math.floor(all.length * HELD_OUT_SHARE)))
 }
 
+/** Whether training episodes never use this word. */
+export function isHeldOut(word: string): boolean {
+  return (Object.keys(ANSWER_CLASSES) as WordClass[]).some((wordClass) => heldOutWords(wordClass).includes(word))
+}
+
 export function trainingWords(wordClass: WordClass): readonly string[] {
   const held = new Set(heldOutWords(wordClass))
   return ANSWER_CLASSES[wordClass].filter((word) => !held.has(word))
