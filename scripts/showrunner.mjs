@@ -23,6 +23,8 @@ const ENVIRONMENT = {
   // The CPU library is inside the npm package; the install script would only download CUDA files.
   ONNXRUNTIME_NODE_INSTALL: 'skip',
   ONNXRUNTIME_NODE_INSTALL_CUDA: 'skip',
+  // ONNX Runtime would otherwise keep a device id and queue events for its maker.
+  ORT_DISABLE_TELEMETRY: '1',
   ...process.env,
 }
 

@@ -192,6 +192,11 @@ export const commands: Command[] = [
     options: {
       config: config(),
       set,
+      checkpoint: {
+        type: 'string',
+        describe: 'Folder of a checkpoint; default: the policy of the configuration',
+        requiresArg: true,
+      },
       'max-turns': {
         array: true,
         requiresArg: true,
@@ -200,10 +205,19 @@ export const commands: Command[] = [
       },
       json,
     },
-    examples: [['$0 compare --config configs/quickstart.yaml --max-turns 1 2 3 4 5', 'The budget curve']],
+    examples: [
+      [
+        '$0 compare --config configs/quickstart.yaml --checkpoint checkpoints/quickstart/step-000250 --set name=curve',
+        'The budget curve of a trained master',
+      ],
+    ],
     run: (options, { progress, signal, print }) =>
-      withConfig(options, async (run) => {
+      withConfig(options, async (given) => {
         const { compareBudgets } = await import('./compare.ts')
+        const { checkpointPolicy } = await import('./evaluate.ts')
+        const checkpoint = options.checkpoint as string | undefined
+        const run = checkpoint === undefined ? given : { ...given, policy: checkpointPolicy(given, checkpoint) }
+        progress.line(`comparing ${run.policy.type === 'checkpoint' ? run.policy.path : run.policy.model}`)
         const maxTurns = (options['max-turns'] as number[] | undefined) ?? run.evaluation.maxTurns
         const compared = await compareBudgets(run, maxTurns, progress, signal)
         if (compared.ok) print(options.json ? JSON.stringify(compared.value) : await tableOf(compared.value))

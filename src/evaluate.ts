@@ -92,7 +92,7 @@ export function evaluationRollouts(
 }
 
 /** The configuration's policy, or one like it, with this checkpoint's weights. */
-function checkpointPolicy(config: RunConfig, path: string): RunConfig['policy'] {
+export function checkpointPolicy(config: RunConfig, path: string): RunConfig['policy'] {
   return config.policy.type === 'checkpoint'
     ? { ...config.policy, path }
     : policyOptions.parse({ type: 'checkpoint', path })

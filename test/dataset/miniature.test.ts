@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import sharp from 'sharp'
 import { expect, test, vi } from 'vitest'
@@ -140,7 +140,15 @@ test('written, read back, inspected; a second run does nothing, a half-written o
       ...small,
       out: stopped,
       signal: stop.signal,
-      onProgress: (done) => done === 1 && stop.abort(),
+      // the second episode begins once the first is whole, and is stopped as it begins
+      encode: async (frames, options) => {
+        if (options.path.includes('e02')) {
+          while (!existsSync(join(stopped, 'videos', 'mini_s01e01.mp4')))
+            await new Promise((wake) => setTimeout(wake, 10))
+          stop.abort()
+        }
+        return encodeVideo(frames, options)
+      },
     }),
   )
   expect(aborted).toMatchObject({ kind: 'cancelled' })
