@@ -16,6 +16,7 @@ import { decoderConfig } from './policy/architecture.ts'
 import { initializeWeights } from './policy/initialize.ts'
 import { buildWordTokenizer } from './policy/wordTokenizer.ts'
 import type { Progress } from './progress.ts'
+import { actionStops } from './systems/actions.ts'
 import { longVideoAgent } from './systems/longVideoAgent.ts'
 import { systemsOptions } from './systems/options.ts'
 import type { Result } from './types.ts'
@@ -155,7 +156,12 @@ export async function pretrain(
     }
     const saved = await saveCheckpoint(config.out, {
       config: modelConfig,
-      generationConfig: { eos_token_id: modelConfig.eos_token_id, pad_token_id: modelConfig.pad_token_id },
+      generationConfig: {
+        eos_token_id: modelConfig.eos_token_id,
+        pad_token_id: modelConfig.pad_token_id,
+        // the master never learns to end a message: an action ends it
+        stop_strings: actionStops,
+      },
       tokenizer: files.tokenizerJson,
       tokenizerConfig: files.tokenizerConfig,
       chatTemplate: files.chatTemplate,

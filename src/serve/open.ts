@@ -42,7 +42,10 @@ export async function openServedPolicy(
   const policy = await openPolicy(checkpoint.value, engine, { ...options, name: model, step: Number(step ?? 0) })
   if (!policy.ok) return policy
   const { mtime } = await stat(join(folder, 'config.json'))
-  return { ok: true, value: { name: model, policy: policy.value, created: mtime } }
+  return {
+    ok: true,
+    value: { name: model, policy: policy.value, created: mtime, stopStrings: stopStrings(checkpoint.value) },
+  }
 }
 
 /** Opens, listens, and returns when clients can connect. */
@@ -73,6 +76,13 @@ export async function startServer(
     await policy.close()
     return { ok: false, failure: listenFailure(error as NodeJS.ErrnoException, options) }
   }
+}
+
+/** `stop_strings` of generation_config.json, as transformers reads it. */
+function stopStrings({ generationConfig }: { generationConfig: Record<string, unknown> | null }): string[] {
+  return [generationConfig?.stop_strings]
+    .flat()
+    .filter((stop): stop is string => typeof stop === 'string' && stop !== '')
 }
 
 function nameOf(folder: string): string {

@@ -29,6 +29,8 @@ export interface ServedPolicy {
   name: string
   policy: Policy
   created: Date
+  /** Where generation ends when a request names no stop; the stop string is then kept in the text, since it belongs to what the model says. */
+  stopStrings?: readonly string[]
 }
 
 export interface ServerOptions extends ServeOptions {
@@ -94,8 +96,10 @@ export function createServer(options: ServerOptions): FastifyInstance {
     })
   }
 
-  async function answer(endpoint: Endpoint, request: ServeRequest, reply: FastifyReply) {
-    const { policy } = find(request.model)
+  async function answer(endpoint: Endpoint, asked: ServeRequest, reply: FastifyReply) {
+    const { policy, stopStrings = [] } = find(asked.model)
+    const request: ServeRequest =
+      asked.stop.length === 0 && stopStrings.length > 0 ? { ...asked, stop: stopStrings, includeStop: true } : asked
     const count = request.prompts.length * request.n
     if (count > options.maxSequences) {
       throw new ApiError(

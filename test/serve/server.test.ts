@@ -16,9 +16,10 @@ afterEach(async () => {
 })
 
 /** Starts a server over `policy` on a free port. */
-async function serve(policy: Policy, options: Record<string, unknown> = {}) {
+async function serve(policy: Policy, options: Record<string, unknown> = {}, stopStrings: string[] = []) {
   const created = new Date('2026-01-02T03:04:05Z')
-  const server = createServer({ ...serveOptions.parse(options), policies: [{ name: 'master', policy, created }] })
+  const policies = [{ name: 'master', policy, created, stopStrings }]
+  const server = createServer({ ...serveOptions.parse(options), policies })
   running.push(server)
   const url = await server.listen({ host: '127.0.0.1', port: 0 })
   return { url, server, client: new OpenAI({ baseURL: `${url}/v1`, apiKey: 'any', maxRetries: 0 }) }
@@ -551,4 +552,15 @@ test('our own endpoint policy reads back the ids, log-probabilities and version 
       value: { text, tokenIds: letters.encode(text), version: expect.stringContaining('scripted') },
     })
   }
+})
+
+test('a model with stop strings of its own ends there and keeps them, unless the request names others', async () => {
+  const policy = scripted(() => 'see <answer>a1</answer> and more')
+  const { client } = await serve(policy, {}, ['</answer>'])
+  const ask = async (rest: object) => {
+    const body = { model: 'master', messages: [{ role: 'user' as const, content: 'q' }], max_tokens: 100, ...rest }
+    return (await client.chat.completions.create(body)).choices[0]?.message.content
+  }
+  expect(await ask({})).toBe('see <answer>a1</answer>')
+  expect(await ask({ stop: ['<answer>'] })).toBe('see ')
 })
