@@ -25,6 +25,7 @@ export async function renderMiniature({ out, miniature, progress, signal }: Rend
   })
   if (!written.ok) return written
   const { episodes, clips, questions, seconds } = written.value
+  progress.to(options.episodes)
   progress.done(
     `${written.value.written ? '' : 'was there already: '}${episodes} episodes, ${clips} clips, ${questions} questions, ${Math.round(seconds)} s of video`,
   )
