@@ -19,7 +19,7 @@ export const rewardOptions = z
       .enum(['all', 'correct'])
       .default('all')
       .describe(
-        'Which trajectories pay for turns. `correct` only: groups divided by their own standard deviation magnify the smallest differences, and where all are wrong a cost teaches to give up at once.',
+        'Which trajectories pay for turns. `correct` only: groups divided by their own standard deviation magnify the smallest differences, and where all are wrong a cost rewards giving up early.',
       ),
     deadline: z
       .enum(['exclude', 'score'])

@@ -29,7 +29,7 @@ export function firstMessage(
 ): string {
   const lines = [
     `question : ${neutralise(question.text)}`,
-    // a small master learns to match options faster when each word stands right after its label
+    // for a small master each word stands right after its label, where a previous-token head finds it
     ...question.options.map((option, index) => `a${index}${style === 'brief' ? ' ' : ' : '}${neutralise(option)}`),
     ...(located === null ? [] : [located]),
     ...countdown,
