@@ -240,7 +240,9 @@ export function tellStory(options: StoryOptions): Story {
     const right = seen === null ? fact.value : here.scene[seen]
     const options_ = drawOptions(dice, vocabulary(answerClass), right, here, clips, seen)
     const namingText = kind === 'visual' ? `this place is ${here.place} .` : fact.relation.line(fact.item, fact.value)
-    const decoy = dice.chance(options.decoyRate) ? (clip + 1 + dice.below(CLIPS_PER_EPISODE - 1)) % CLIPS_PER_EPISODE : null
+    const decoy = dice.chance(options.decoyRate)
+      ? (clip + 1 + dice.below(CLIPS_PER_EPISODE - 1)) % CLIPS_PER_EPISODE
+      : null
     if (decoy !== null) {
       const speaker = dice.pick(cast.filter((name) => name !== fact.speaker))
       const lines = (clips[decoy] as StoryClip).lines
