@@ -200,18 +200,27 @@ export function decoderLayer<V>(
   return ops.add(attended, ops.linear(activated, w('mlp.down_proj.weight')))
 }
 
-/** Final norm and vocabulary projection: hidden [R, hiddenSize] -> logits [R, vocabularySize]. */
-export function head<V>(ops: Ops<V>, config: DecoderConfig, weights: Weights<V>, hidden: V): V {
-  const normed = ops.rmsNorm(hidden, weight(weights, FINAL_NORM), config.normEpsilon)
+/** The norm after the last layer: hidden [R, hiddenSize] -> the same shape. */
+export function finalNorm<V>(ops: Ops<V>, config: DecoderConfig, weights: Weights<V>, hidden: V): V {
+  return ops.rmsNorm(hidden, weight(weights, FINAL_NORM), config.normEpsilon)
+}
+
+/** Vocabulary projection of normed hidden states: [R, hiddenSize] -> logits [R, vocabularySize]. */
+export function vocabularyLogits<V>(ops: Ops<V>, config: DecoderConfig, weights: Weights<V>, normed: V): V {
   return ops.linear(normed, weight(weights, config.tiedHead ? EMBEDDING : HEAD))
 }
 
+/** Final norm and vocabulary projection: hidden [R, hiddenSize] -> logits [R, vocabularySize]. */
+export function head<V>(ops: Ops<V>, config: DecoderConfig, weights: Weights<V>, hidden: V): V {
+  return vocabularyLogits(ops, config, weights, finalNorm(ops, config, weights, hidden))
+}
+
 /**
- * The whole decoder over a block of right-padded sequences, for training and scoring.
+ * The decoder up to its final norm, over a block of right-padded sequences, for training and scoring.
  * ids: integers [batch, time]. rows: integers [M], indices b * time + t of the positions whose next token is asked for.
- * Returns logits [M, vocabularySize]. No padding mask is needed: what a position attends to lies before it.
+ * Returns normed hidden states [M, hiddenSize]. No padding mask is needed: what a position attends to lies before it.
  */
-export function decoderLogits<V>(ops: Ops<V>, config: DecoderConfig, weights: Weights<V>, ids: V, rows: V): V {
+export function decoderHidden<V>(ops: Ops<V>, config: DecoderConfig, weights: Weights<V>, ids: V, rows: V): V {
   const [batch, time] = ops.shapeOf(ids) as [Dim, Dim]
   const block: Block = { batch, time }
   const rotary = rotaryAngles(ops, config, ops.reshape(ops.range(time), [time, 1]))
@@ -222,5 +231,10 @@ export function decoderLogits<V>(ops: Ops<V>, config: DecoderConfig, weights: We
     const isLast = layer === config.layers - 1
     hidden = decoderLayer(ops, config, weights, layer, hidden, block, rotary, attend, isLast ? { rows } : {})
   }
-  return head(ops, config, weights, hidden)
+  return finalNorm(ops, config, weights, hidden)
+}
+
+/** `decoderHidden` and the vocabulary projection: logits [M, vocabularySize]. */
+export function decoderLogits<V>(ops: Ops<V>, config: DecoderConfig, weights: Weights<V>, ids: V, rows: V): V {
+  return vocabularyLogits(ops, config, weights, decoderHidden(ops, config, weights, ids, rows))
 }
