@@ -1,48 +1,48 @@
 /** The secret half of a row: the answer, the clip with the evidence, its span. Nothing here reaches a policy or an agent. */
 
-import type { Gold, QuestionKind, Result } from '../types.ts'
-import { failed } from './failure.ts'
+import type { Gold, QuestionKind } from '../types.ts'
+import { type Checked, faulty } from './failure.ts'
 import { describe, type Row } from './rows.ts'
 
 export interface GoldRow {
   /** null where the row has no answer, as in public test files. */
   gold: Gold | null
-  /** The row gives a span that cannot be used: not a number, or an end before its start. */
-  unusableSpan: boolean
+  /** Seconds on the clip's own timeline; null where the row has none that can be used. Also of rows without an answer. */
+  span: readonly [number, number] | null
+  /** Why the row's span cannot be used: not a number, or an end before its start (or a start before 0). */
+  unusableSpan: 'not-a-number' | 'reversed' | null
 }
 
 const KINDS: readonly string[] = ['dialogue', 'visual', 'both'] satisfies QuestionKind[]
 
-export function goldOf({ fields, qid, clip, where }: Row): Result<GoldRow> {
+export function goldOf({ fields, qid, clip, where }: Row): Checked<GoldRow> {
   const given = fields.answer ?? fields.answer_idx
-  const span = readSpan(fields.ts)
-  if (span === 'malformed')
-    return failed(
-      'bad_file',
-      `${where}: expected ts as [start, end] or "start-end" in seconds, got ${describe(fields.ts)}`,
-    )
-  const unusableSpan = span === 'unusable'
-  if (given === undefined || given === null) return { ok: true, value: { gold: null, unusableSpan } }
+  const read = readSpan(fields.ts)
+  if (read === 'malformed')
+    return faulty('span', `${where}: expected ts as [start, end] or "start-end" in seconds, got ${describe(fields.ts)}`)
+  const unusableSpan = typeof read === 'string' ? read : null
+  const span = typeof read === 'string' ? null : read
+  if (given === undefined || given === null) return { ok: true, value: { gold: null, span, unusableSpan } }
   const answer = readAnswer(given)
   if (answer === null)
-    return failed('bad_file', `${where}: expected the answer as "a0".."a4" or 0..4, got ${describe(given)}`)
+    return faulty('answer', `${where}: expected the answer as "a0".."a4" or 0..4, got ${describe(given)}`)
   if (!clip)
-    return failed(
-      'bad_file',
+    return faulty(
+      'answer-without-clip',
       `${where}: has an answer but no occur_clip or vid_name; the clip with the evidence is needed`,
     )
   const kind = fields.kind ?? null
   if (kind !== null && !(typeof kind === 'string' && KINDS.includes(kind))) {
-    return failed('bad_file', `${where}: expected kind to be ${KINDS.join(', ')} or absent, got ${describe(kind)}`)
+    return faulty('kind', `${where}: expected kind to be ${KINDS.join(', ')} or absent, got ${describe(kind)}`)
   }
   const gold: Gold = {
     qid,
     answer,
     clipId: clip.id,
-    span: typeof span === 'string' ? null : span,
+    span,
     kind: kind as QuestionKind | null,
   }
-  return { ok: true, value: { gold, unusableSpan } }
+  return { ok: true, value: { gold, span, unusableSpan } }
 }
 
 /** `"a1"`, `"1"` or `1`; null for anything else. */
@@ -54,12 +54,13 @@ function readAnswer(value: unknown): number | null {
 }
 
 /** `[start, end]` or `"start-end"`, in seconds; NaN and a reversed span are tolerated as no span. */
-function readSpan(ts: unknown): [number, number] | null | 'unusable' | 'malformed' {
+function readSpan(ts: unknown): [number, number] | null | 'not-a-number' | 'reversed' | 'malformed' {
   if (ts === undefined || ts === null || ts === '') return null
   const ends: readonly unknown[] = Array.isArray(ts) ? ts : typeof ts === 'string' ? ts.split('-') : []
   const [start, end] = ends.map(readSeconds)
   if (ends.length !== 2 || start === undefined || end === undefined) return 'malformed'
-  return start >= 0 && end >= start && Number.isFinite(end) ? [start, end] : 'unusable'
+  if (!Number.isFinite(start) || !Number.isFinite(end)) return 'not-a-number'
+  return start >= 0 && end >= start ? [start, end] : 'reversed'
 }
 
 /** NaN for what stands for not-a-number (null is what `json.ts` makes of it); undefined for what is no time at all. */

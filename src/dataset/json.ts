@@ -69,7 +69,8 @@ function parseLines(lines: readonly string[], path: string): Result<JsonFile> {
   return { ok: true, value: { form: 'lines', rows, lines: numbers } }
 }
 
-function tryParse(text: string): { ok: true; value: unknown } | { ok: false } {
+/** JSON, or JSON with Python's bare NaN. */
+export function tryParse(text: string): { ok: true; value: unknown } | { ok: false } {
   try {
     return { ok: true, value: JSON.parse(text) }
   } catch {
@@ -91,7 +92,7 @@ function withoutNaN(text: string): string {
  * Where and how `text` stops being JSON. V8's own messages give no position for many errors.
  * A scanner over the grammar of RFC 8259; `text` must not be valid JSON.
  */
-function locateError(text: string): { line: number; column: number; what: string } {
+export function locateError(text: string): { line: number; column: number; what: string } {
   const token =
     // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON strings may not hold them
     /[ \t\r\n]*(?:([[\]{},:])|("[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*)*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|NaN))/y

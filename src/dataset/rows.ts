@@ -5,7 +5,7 @@
 import { readdir } from 'node:fs/promises'
 import { basename, extname, join } from 'node:path'
 import type { Result } from '../types.ts'
-import { type Failed, failed, fileFailure } from './failure.ts'
+import { type Checked, type Failed, failed, faulty, fileFailure } from './failure.ts'
 import { isObject, type JsonObject, readJson } from './json.ts'
 import { CLIP_NAME_FORM, type ClipName, parseClipName, parseEpisodeName } from './names.ts'
 
@@ -73,12 +73,13 @@ export async function readRows(file: QuestionFile): Promise<Result<Row[]>> {
   return { ok: true, value: rows }
 }
 
-function readRow(fields: unknown, place: string, split: string): Result<Row> {
+/** One raw row. `place` says where it stands, such as `tvqa_val.jsonl line 12`. */
+export function readRow(fields: unknown, place: string, split: string): Checked<Row> {
   if (!isObject(fields))
-    return failed('bad_file', `${place}: expected an object with qid, q, a0..a4, got ${describe(fields)}`)
+    return faulty('not-a-row', `${place}: expected an object with qid, q, a0..a4, got ${describe(fields)}`)
   const { qid } = fields
   if (!(typeof qid === 'number' && Number.isFinite(qid)) && !(typeof qid === 'string' && qid.trim() !== '')) {
-    return failed('bad_file', `${place}: expected qid to be a number or a name, got ${describe(qid)}`)
+    return faulty('qid', `${place}: expected qid to be a number or a name, got ${describe(qid)}`)
   }
   const where = `${place} (qid ${qid})`
   // LongTVQA says occur_clip and episode_name, TVQA says vid_name; normalised files have both.
@@ -86,33 +87,34 @@ function readRow(fields: unknown, place: string, split: string): Result<Row> {
   const episodeName = fields.episode_name
   const clip = typeof clipName === 'string' ? parseClipName(clipName) : null
   if (clipName !== undefined && clipName !== null && !clip) {
-    return failed(
-      'bad_file',
-      `${where}: unknown clip ${describe(clipName)}; expected a name of the form ${CLIP_NAME_FORM}`,
-    )
+    return faulty('clip', `${where}: unknown clip ${describe(clipName)}; expected a name of the form ${CLIP_NAME_FORM}`)
   }
   const episodeId = episodeOf(clip, episodeName, where)
   if (!episodeId.ok) return episodeId
   return { ok: true, value: { fields, qid: String(qid), clip, episodeId: episodeId.value, where, split } }
 }
 
-function episodeOf(clip: ClipName | null, episodeName: unknown, where: string): Result<string> {
+function episodeOf(clip: ClipName | null, episodeName: unknown, where: string): Checked<string> {
   if (clip) {
-    // Some files leave the show's prefix out of the episode's name.
-    const bare = clip.episodeId.replace(/^[a-z][a-z0-9]*_/, '')
-    if (episodeName === undefined || episodeName === null || episodeName === clip.episodeId || episodeName === bare) {
+    if (episodeName === undefined || episodeName === null || shortNames(clip.episodeId).includes(episodeName)) {
       return { ok: true, value: clip.episodeId }
     }
-    return failed(
-      'bad_file',
+    return faulty(
+      'episode',
       `${where}: unknown clip "${clip.id}" in episode ${describe(episodeName)}; expected a clip of that episode`,
     )
   }
   if (typeof episodeName === 'string' && parseEpisodeName(episodeName)) return { ok: true, value: episodeName }
-  return failed(
-    'bad_file',
+  return faulty(
+    'episode',
     `${where}: expected occur_clip, vid_name or episode_name to tell the episode, got episode_name ${describe(episodeName)}`,
   )
+}
+
+/** What files call an episode: some leave out the show's prefix, some the second number of a double episode. */
+function shortNames(episodeId: string): unknown[] {
+  const whole = [episodeId, episodeId.replace(/^[a-z][a-z0-9]*_/, '')]
+  return [...whole, ...whole.map((name) => name.replace(/-\d{2}$/, ''))]
 }
 
 /** A value in a message: short, quoted when a string. */
