@@ -221,10 +221,30 @@ export interface VisionRequest {
   query: string
 }
 
+/** A picture that a vision agent looked at. */
+export interface SeenFrame {
+  clipId: string
+  /** Seconds on the clip's own timeline. */
+  time: number
+  /** Which picture that was, so that a person can be shown the same one. Absent where it was not recorded. */
+  picture?: SeenPicture
+}
+
+export interface SeenPicture {
+  /** The video file, or the file of the picture itself. */
+  path: string
+  /** Seconds from the start of a video file; null when `path` is the picture. */
+  at: number | null
+  /** Wider pictures were scaled down to this many pixels across; null: shown as stored. */
+  width: number | null
+  /** Hash of the file's identity, the time and the width: another hash, perhaps another picture. */
+  hash: string
+}
+
 export interface VisionAnswer {
   text: string
-  /** What was looked at; seconds on the clip's own timeline. */
-  frames: readonly { clipId: string; time: number }[]
+  /** What was looked at. */
+  frames: readonly SeenFrame[]
   usage: Usage
 }
 
@@ -259,7 +279,7 @@ export interface Turn {
   failure: Failure | null
   /** Clip in view after this turn. */
   clipId: string | null
-  frames: readonly { clipId: string; time: number }[]
+  frames: readonly SeenFrame[]
 }
 
 /**

@@ -6,7 +6,7 @@
  * Clips with timed descriptions instead of pictures are quoted (`visionDescriptions.ts`); clips with neither are a failure, never a guess.
  */
 import PQueue from 'p-queue'
-import type { Clip, Failure, Result, VisionAgent } from '../types.ts'
+import type { Clip, Failure, Result, SeenFrame, VisionAgent } from '../types.ts'
 import type { Frame, FrameReader, FrameRequest } from '../video/index.ts'
 import { uniformTimes } from '../video/index.ts'
 import type { AnswerCache } from './cache.ts'
@@ -65,7 +65,7 @@ export function openVisionEmbedded(parts: VisionParts, options: EmbeddedVisionOp
       const needsText = kind === 'text' || kind === 'colour' || kind === 'everything'
       const needsObjects = kind === 'object' || kind === 'count' || kind === 'everything'
       const percepts: ClipPercept[] = []
-      const frames: { clipId: string; time: number }[] = []
+      const frames: SeenFrame[] = []
       const quotes: string[] = []
       let fresh = false
       for (const clip of clips) {
@@ -85,8 +85,10 @@ export function openVisionEmbedded(parts: VisionParts, options: EmbeddedVisionOp
         ])
         if (text && !text.ok) return text
         if (objects && !objects.ok) return objects
+        const pictures = await parts.frames.locate(requestFor(clip, options))
+        if (!pictures.ok) return about(clip, pictures)
         percepts.push({ text: text?.value.value ?? null, objects: objects?.value.value ?? null })
-        frames.push(...seen.times.map((time) => ({ clipId: clip.id, time })))
+        frames.push(...seen.times.map((time, index) => ({ clipId: clip.id, time, picture: pictures.value[index] })))
         fresh ||= text?.value.cached === false || objects?.value.cached === false
       }
       const sentences = [...(percepts.length > 0 ? [describe(kind, percepts)] : []), ...quotes]

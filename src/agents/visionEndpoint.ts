@@ -4,7 +4,7 @@
  */
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 import sharp from 'sharp'
-import type { Clip, Result, VisionAgent } from '../types.ts'
+import type { Clip, Failure, Result, SeenFrame, VisionAgent } from '../types.ts'
 import type { Frame, FrameReader } from '../video/index.ts'
 import { uniformTimes } from '../video/index.ts'
 import type { AnswerCache } from './cache.ts'
@@ -49,7 +49,7 @@ export function openVisionEndpoint(
       })
       if (!answered.ok) return answered
       const { value, cached } = answered.value
-      const seen = pictures.value.map(({ clipId, time }) => ({ clipId, time }))
+      const seen = pictures.value.map(({ clipId, time, picture }): SeenFrame => ({ clipId, time, picture }))
       const spent = cached ? { cached: 1 } : value.usage
       return {
         ok: true,
@@ -63,9 +63,7 @@ export function openVisionEndpoint(
   }
 }
 
-interface Picture {
-  clipId: string
-  time: number
+interface Picture extends SeenFrame {
   /** JPEG as a data URL. */
   url: string
 }
@@ -79,17 +77,27 @@ async function gather(
   const perClip = Math.max(1, Math.floor(options.framesPerLook / clips.length))
   const pictures: Picture[] = []
   for (const clip of clips) {
-    const read = await reader.read({
+    const request = {
       source: clip.source,
       times: uniformTimes(clipSeconds(clip), perClip),
       width: options.width,
       signal,
-    })
-    if (!read.ok) return failed(read.failure.boundary, read.failure.kind, `clip ${clip.id}: ${read.failure.message}`)
-    for (const frame of read.value)
-      pictures.push({ clipId: clip.id, time: frame.time, url: await dataUrl(frame, options.jpegQuality) })
+    }
+    const located = await reader.locate(request)
+    if (!located.ok) return about(clip, located.failure)
+    const read = await reader.read(request)
+    if (!read.ok) return about(clip, read.failure)
+    for (const [index, frame] of read.value.entries()) {
+      const url = await dataUrl(frame, options.jpegQuality)
+      pictures.push({ clipId: clip.id, time: frame.time, picture: located.value[index], url })
+    }
   }
   return { ok: true, value: pictures }
+}
+
+/** Names the clip in a failure of its frames. */
+function about({ id }: Clip, { boundary, kind, message }: Failure): Result<never> {
+  return failed(boundary, kind, `clip ${id}: ${message}`)
 }
 
 async function dataUrl({ width, height, data }: Frame, quality: number): Promise<string> {

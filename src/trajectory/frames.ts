@@ -48,24 +48,42 @@ export interface Frame {
 }
 
 /**
- * The whole messages of a stream, in order, read one at a time. Ends quietly at the end marker, at the end of the file, and at
- * the first message that is torn or no message: what follows was never written completely.
+ * The whole messages of a stream, in order, beginning at `from`, which is 0 or the end of an earlier message. Ends quietly at the end
+ * marker, at the end of the file, and at the first message that is torn or no message: what follows was never written completely.
  */
-export async function* readFrames(file: FileHandle): AsyncGenerator<Frame> {
+export async function* readFrames(file: FileHandle, from = 0): AsyncGenerator<Frame> {
   const { size } = await file.stat()
-  for (let start = 0; ; ) {
-    const prefix = await readAt(file, start, PREFIX_BYTES)
+  const ahead = readAhead(file)
+  for (let start = from; ; ) {
+    const prefix = await ahead(start, PREFIX_BYTES)
     if (prefix === null || prefix.readUInt32LE(0) !== CONTINUATION) return
     const metadataBytes = prefix.readInt32LE(4)
     if (metadataBytes <= 0 || start + PREFIX_BYTES + metadataBytes > size) return
-    const metadata = await readAt(file, start + PREFIX_BYTES, metadataBytes)
+    const metadata = await ahead(start + PREFIX_BYTES, metadataBytes)
     const header = metadata === null ? null : decodeMetadata(metadata)
     if (header === null) return
     const end = start + PREFIX_BYTES + metadataBytes + header.bodyBytes
-    const bytes = end > size ? null : await readAt(file, start, end - start)
+    const bytes = end > size ? null : await ahead(start, end - start)
     if (bytes === null) return
     yield { kind: header.kind, start, end, bytes }
     start = end
+  }
+}
+
+/** Messages are small and many: reading them one by one would be thousands of calls. */
+const AHEAD_BYTES = 1 << 20
+
+/** Exactly `length` bytes at `position`, or null when the file ends before. Every buffer is its own: none is written again. */
+function readAhead(file: FileHandle): (position: number, length: number) => Promise<Buffer | null> {
+  let window: Buffer = Buffer.alloc(0)
+  let begin = 0
+  return async (position, length) => {
+    if (position < begin || position + length > begin + window.length) {
+      window = await readUpTo(file, position, Math.max(length, AHEAD_BYTES))
+      begin = position
+    }
+    const from = position - begin
+    return from + length > window.length ? null : window.subarray(from, from + length)
   }
 }
 
@@ -80,15 +98,16 @@ function decodeMetadata(metadata: Uint8Array): { kind: Frame['kind']; bodyBytes:
   }
 }
 
-/** Exactly `length` bytes, or null when the file ends before. */
-async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer | null> {
-  const buffer = Buffer.alloc(length)
-  for (let filled = 0; filled < length; ) {
+/** `length` bytes, or fewer at the end of the file. */
+export async function readUpTo(file: FileHandle, position: number, length: number): Promise<Buffer> {
+  const buffer = Buffer.allocUnsafe(length)
+  let filled = 0
+  while (filled < length) {
     const { bytesRead } = await file.read(buffer, filled, length - filled, position + filled)
-    if (bytesRead === 0) return null
+    if (bytesRead === 0) break
     filled += bytesRead
   }
-  return buffer
+  return buffer.subarray(0, filled)
 }
 
 function firstMessageBytes(stream: Uint8Array): number {

@@ -1,6 +1,6 @@
 /** Reads a store back, one group at a time, also while it is being written and after a crash. Never writes. */
 import { type FileHandle, open } from 'node:fs/promises'
-import type { RecordBatch, Schema } from 'apache-arrow'
+import { DataType, type Field, type RecordBatch, type Schema } from 'apache-arrow'
 import type { Result } from '../types.ts'
 import { failureOf, StoreError } from './failure.ts'
 import { finalPath, locate, schemas, type TableName } from './files.ts'
@@ -57,24 +57,51 @@ async function* rowsIn<Row>(
   }
 }
 
-/** Takes the first message and makes sure that it is this table's schema. */
-export async function checkSchema(frames: AsyncGenerator<Frame>, path: string, table: TableName): Promise<Frame> {
+/** Takes the first message and makes sure that it is this table's schema, or one from before the columns in `missing` were stored. */
+export async function checkSchema(
+  frames: AsyncGenerator<Frame>,
+  path: string,
+  table: TableName,
+): Promise<Frame & { missing: readonly string[] }> {
   const first = await frames.next()
   if (first.done || first.value.kind !== 'schema')
     throw new StoreError('bad_file', `${path}: expected an Arrow IPC stream, found none; was it written by showrunner?`)
-  if (shape(decodeSchema(first.value.bytes)) !== shape(schemas[table]))
+  const found = decodeSchema(first.value.bytes)
+  const wanted = schemas[table]
+  const missing = versionOf(found) === versionOf(wanted) ? laterColumns(found.fields, wanted.fields) : null
+  if (missing === null)
     throw new StoreError(
       'bad_file',
       `${path}: expected the columns of this version of the store, found others; read it with the version that wrote it`,
     )
-  return first.value
+  return { ...first.value, missing }
 }
 
-/** What has to agree: names, types and the version; descriptions may change. */
-function shape({ fields, metadata }: Schema): string {
-  return JSON.stringify([
-    metadata.get('showrunner_table'),
-    metadata.get('showrunner_store_version'),
-    fields.map(({ name, type, nullable }) => [name, String(type), nullable]),
-  ])
+function versionOf({ metadata }: Schema): string {
+  return `${metadata.get('showrunner_table')} ${metadata.get('showrunner_store_version')}`
+}
+
+/**
+ * Names of columns, also inside lists and structs, that `found` lacks because it was written before there were any: they can be null,
+ * and come back as undefined. null when the columns differ in another way. Descriptions may change.
+ */
+function laterColumns(found: readonly Field[], wanted: readonly Field[]): string[] | null {
+  const missing: string[] = []
+  let place = 0
+  for (const { name, type, nullable } of wanted) {
+    const field = found[place]
+    if (field?.name !== name) {
+      if (!nullable) return null
+      missing.push(name)
+      continue
+    }
+    place++
+    if (field.nullable !== nullable || field.typeId !== type.typeId) return null
+    const inside = DataType.isList(type) || DataType.isStruct(type)
+    if (!inside && String(field.type) !== String(type)) return null
+    const deeper = inside ? laterColumns(field.type.children ?? [], type.children) : []
+    if (deeper === null) return null
+    missing.push(...deeper.map((child) => `${name}.${child.replace(/^item\./, '')}`))
+  }
+  return place === found.length ? missing : null
 }

@@ -29,6 +29,7 @@ import type {
   Reward,
   ScoredGroup,
   ScoredTrajectory,
+  SeenFrame,
   Segment,
   StopReason,
   Trajectory,
@@ -110,7 +111,14 @@ const turnType = struct(
     failure_kind: text,
     failure_message: text,
     clip_id: text,
-    frames: list(struct({ clip_id: text, time: number })),
+    frames: list(
+      struct({ clip_id: text, time: number, path: text, at: number, width: integer, hash: text }, [
+        'path',
+        'at',
+        'width',
+        'hash',
+      ]),
+    ),
   },
   ['query', 'option', 'problem', 'observation', 'failure_boundary', 'failure_kind', 'failure_message', 'clip_id'],
 )
@@ -226,7 +234,7 @@ const trajectoryColumns: readonly Column<Scored>[] = [
     name: 'turns',
     type: list(turnType),
     meaning:
-      'In order: response (what the policy wrote), action (ground, look, answer, invalid), query (of look), option (of answer), problem (of invalid), well_formed, observation (null when nothing came back), failure_* (of an agent in this turn), clip_id (in view afterwards), frames (looked at; time in seconds on the clip).',
+      'In order: response (what the policy wrote), action (ground, look, answer, invalid), query (of look), option (of answer), problem (of invalid), well_formed, observation (null when nothing came back), failure_* (of an agent in this turn), clip_id (in view afterwards), frames (looked at; time in seconds on the clip; path of the video or picture, at in seconds of that video, width it was scaled down to, hash of all these; null where not recorded).',
     value: run(({ turns }) => turns.map(storedTurn)),
   },
   {
@@ -425,7 +433,14 @@ function storedTurn({ response, action, wellFormed, observation, failure, clipId
     failure_kind: failure?.kind ?? null,
     failure_message: failure?.message ?? null,
     clip_id: clipId,
-    frames: frames.map((frame) => ({ clip_id: frame.clipId, time: frame.time })),
+    frames: frames.map(({ clipId, time, picture }) => ({
+      clip_id: clipId,
+      time,
+      path: picture?.path ?? null,
+      at: picture?.at ?? null,
+      width: picture?.width ?? null,
+      hash: picture?.hash ?? null,
+    })),
   }
 }
 
@@ -437,8 +452,16 @@ function readTurn(turn: StoredTurn): Turn {
     observation: turn.observation,
     failure: readFailure(turn),
     clipId: turn.clip_id,
-    frames: turn.frames.map((frame) => ({ clipId: frame.clip_id, time: frame.time })),
+    frames: turn.frames.map(readFrame),
   }
+}
+
+/** Stores written before pictures were recorded have no such columns. */
+function readFrame(frame: StoredTurn['frames'][number]): SeenFrame {
+  const { clip_id: clipId, time, path, hash } = frame
+  return path == null || hash == null
+    ? { clipId, time }
+    : { clipId, time, picture: { path, at: frame.at, width: frame.width, hash } }
 }
 
 function readAction({ action, query, option, problem }: StoredTurn): Action {

@@ -73,6 +73,8 @@ interface GrowingTable {
   file: FileHandle
   /** End of the last whole message. */
   size: number
+  /** Columns that are stored today and that this file was begun without; then nothing can be added to it. */
+  missing: readonly string[]
 }
 
 type Tables = Record<TableName, GrowingTable>
@@ -115,7 +117,7 @@ async function flushDirectory(directory: string): Promise<void> {
 async function createTables(directory: string): Promise<Tables> {
   const create = async (name: TableName): Promise<GrowingTable> => {
     const path = partialPath(directory, name)
-    const table = { path, file: await open(path, 'w+'), size: 0 }
+    const table = { path, file: await open(path, 'w+'), size: 0, missing: [] }
     await closingOnError(table, async () => {
       await write(table, schemaMessage(schemas[name]))
       await table.file.sync()
@@ -164,13 +166,14 @@ async function reopenTable(directory: string, name: TableName): Promise<Reopened
     await rename(closed, path)
   }
   const existed = await exists(path)
-  const table: GrowingTable = { path, file: await open(path, existed ? 'r+' : 'w+'), size: 0 }
+  const table: GrowingTable = { path, file: await open(path, existed ? 'r+' : 'w+'), size: 0, missing: [] }
   return closingOnError(table, async () => {
     if (await beginIfEmpty(table, schemaMessage(schemas[name]))) return { table, batches: [], schemaEnd: table.size }
     const batches: ReopenedTable['batches'] = []
     const frames = readFrames(table.file)
     const schema = await checkSchema(frames, path, name)
     table.size = schema.end
+    table.missing = schema.missing
     for await (const frame of frames) {
       batches.push({
         end: frame.end,
@@ -249,6 +252,12 @@ function storeOver(directory: string, tables: Tables, groupIds: Set<string>): St
     }
     const before = { segments: tables.segments.size, trajectories: tables.trajectories.size }
     try {
+      for (const { path, missing } of Object.values(tables))
+        if (missing.length > 0)
+          throw new StoreError(
+            'bad_file',
+            `${path}: was begun before ${missing.join(', ')} ${missing.length === 1 ? 'was' : 'were'} stored; it can be read, but to go on use the version that began it or another directory`,
+          )
       await write(tables.segments, messages.segments)
       await write(tables.trajectories, messages.trajectories)
       await Promise.all([tables.segments.file.sync(), tables.trajectories.file.sync()])

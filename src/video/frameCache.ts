@@ -1,7 +1,7 @@
 /**
  * Frames of a clip's source, kept on disk by content.
  *
- * A frame's key is the identity of its file (size, modification time, hash of its first and last 64 KiB), the time and the width. Frames are kept as
+ * A frame's key is its `SeenPicture.hash`: the identity of its file (size, modification time, hash of its first and last 64 KiB), the time and the width. Frames are kept as
  * lossless PNG, so that a cached frame is the same frame, bit for bit, and a person can look at it. Folders of pictures are read as they are.
  * A cache that cannot be written (a full disk) costs time, never an answer: it warns once and goes on.
  * Does not evict: the folder may be deleted at any time.
@@ -11,7 +11,7 @@ import { mkdir, open, readFile, rename, rm, stat, writeFile } from 'node:fs/prom
 import { dirname, join } from 'node:path'
 import PQueue from 'p-queue'
 import sharp from 'sharp'
-import type { FrameSource, Result } from '../types.ts'
+import type { FrameSource, Result, SeenPicture } from '../types.ts'
 import { failed, kindOfFileError, reasonOf } from './failure.ts'
 import type { Frame } from './frames.ts'
 import { folderFramePath, framesAt, framesInFolder } from './frames.ts'
@@ -31,6 +31,8 @@ export interface FrameReader {
   read(request: FrameRequest): Promise<Result<Frame[]>>
   /** A hash that changes whenever the pictures of this request could: for caches of what was seen in them. */
   identify(request: FrameRequest): Promise<Result<string>>
+  /** Which pictures a request means, in the order of its times, without reading them. */
+  locate(request: FrameRequest): Promise<Result<SeenPicture[]>>
 }
 
 export function openFrameReader(options: VideoOptions): FrameReader {
@@ -46,6 +48,7 @@ export function openFrameReader(options: VideoOptions): FrameReader {
   }
   return {
     identify,
+    locate,
     async read(request) {
       const { source, times, width, signal } = request
       const reading = { width, deadlineSeconds: options.deadlineSeconds, signal }
@@ -61,12 +64,9 @@ export function openFrameReader(options: VideoOptions): FrameReader {
         )
       if (options.cacheDirectory === null) return retime(await cut(times), times)
 
-      const identity = await identifyFile(source.path)
-      if (!identity.ok) return identity
-      const paths = times.map((time) => {
-        const key = hash(`${identity.value}\0${(source.offset + time).toFixed(4)}\0${width ?? 'stored'}`)
-        return join(options.cacheDirectory!, key.slice(0, 2), `${key}.png`)
-      })
+      const located = await locate(request)
+      if (!located.ok) return located
+      const paths = located.value.map(({ hash: key }) => join(options.cacheDirectory!, key.slice(0, 2), `${key}.png`))
       const cached = await Promise.all(paths.map((path, index) => load(path, times[index]!)))
       const absent = times.flatMap((_, index) => (cached[index] === null ? [index] : []))
       if (absent.length === 0) return { ok: true, value: cached as Frame[] }
@@ -114,6 +114,33 @@ async function identify({ source, times, width }: FrameRequest): Promise<Result<
     parts.push(file.value)
   }
   return { ok: true, value: hash(`${parts.join('\0')}\0${asked}`) }
+}
+
+async function locate({ source, times, width }: FrameRequest): Promise<Result<SeenPicture[]>> {
+  if (source.kind === 'video') {
+    const { path, offset } = source
+    const file = await identifyFile(path)
+    if (!file.ok) return file
+    const at = times.map((time) => Number((offset + time).toFixed(4)))
+    return {
+      ok: true,
+      value: at.map((seconds) => ({
+        path,
+        at: seconds,
+        width,
+        hash: hash(`${file.value}\0${seconds.toFixed(4)}\0${width ?? 'stored'}`),
+      })),
+    }
+  }
+  if (source.kind !== 'frames') return noPictures(source)
+  const pictures: SeenPicture[] = []
+  for (const time of times) {
+    const path = folderFramePath(source, time)
+    const file = await identifyFile(path)
+    if (!file.ok) return file
+    pictures.push({ path, at: null, width, hash: hash(`${file.value}\0${width ?? 'stored'}`) })
+  }
+  return { ok: true, value: pictures }
 }
 
 const edgeBytes = 65_536

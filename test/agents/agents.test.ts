@@ -113,9 +113,10 @@ describe('embedded vision', () => {
 
   test('tells what it looked at, and answers the same again from what it saw', async () => {
     const again = value(await embedded.vision.look({ clips: [clip(0)], query: 'sign' }, {}))
+    const picture = (at: number) => ({ path: film, at, width: 640, hash: expect.stringMatching(/^[0-9a-f]{40}$/) })
     expect(again.frames).toEqual([
-      { clipId: clip(0).id, time: 0.5 },
-      { clipId: clip(0).id, time: 1.5 },
+      { clipId: clip(0).id, time: 0.5, picture: picture(0.5) },
+      { clipId: clip(0).id, time: 1.5, picture: picture(1.5) },
     ])
     expect(again.usage).toMatchObject({ calls: 1, frames: 2, cached: 1, costUsd: 0 })
   })
@@ -447,7 +448,11 @@ describe('endpoint vision', () => {
     const answer = value(await agents.vision.look({ clips: [clip(0), clip(1)], query: 'read the sign' }, {}))
     expect(answer.text).toBe('A red sign that says LANTERN.')
     expect(answer.frames).toEqual(
-      [0.5, 1.5, 0.5, 1.5].map((time, index) => ({ clipId: clip(index < 2 ? 0 : 1).id, time })),
+      [0.5, 1.5, 0.5, 1.5].map((time, index) => ({
+        clipId: clip(index < 2 ? 0 : 1).id,
+        time,
+        picture: expect.objectContaining({ path: film, at: index < 2 ? time : clipLength + time }),
+      })),
     )
     expect(answer.usage).toMatchObject({ frames: 4, promptTokens: 1000 })
     expect(answer.usage.costUsd).toBeCloseTo(0.001)

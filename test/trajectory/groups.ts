@@ -78,7 +78,11 @@ function turns(index: number): Turn[] {
       clipId: 'e1_seg01_clip_00',
       frames: [
         { clipId: 'e1_seg01_clip_00', time: 0.5 },
-        { clipId: 'e1_seg01_clip_01', time: 1 },
+        {
+          clipId: 'e1_seg01_clip_01',
+          time: 1,
+          picture: { path: '/videos/e1.mp4', at: 61.5, width: 384, hash: 'f00d' },
+        },
       ],
     },
     {

@@ -324,6 +324,20 @@ describe('the frame reader', () => {
     expect(result.message).toContain('00003.jpg')
   })
 
+  test('tells which pictures a request means: cut from the place told, they are the same', async () => {
+    const cacheDirectory = join(scratch, 'told')
+    const reader = openFrameReader(videoOptions.parse({ cacheDirectory }))
+    const told = value(await reader.locate({ source: clip, times: [0.5, 1.5], width: 48 }))
+    expect(told.map(({ path, at, width }) => ({ path, at, width }))).toEqual([
+      { path: film, at: 1.5, width: 48 },
+      { path: film, at: 2.5, width: 48 },
+    ])
+    const whole = { ...clip, offset: 0 }
+    expect(value(await reader.locate({ source: whole, times: [1.5, 2.5], width: 48 }))).toEqual(told)
+    expect(value(await reader.read({ source: whole, times: [1.5, 2.5], width: 48 })).map(nearest)).toEqual([1, 2])
+    expect(existsSync(join(cacheDirectory, told[0]!.hash.slice(0, 2), `${told[0]!.hash}.png`))).toBe(true)
+  })
+
   test('an identity follows the content, the times and the width', async () => {
     const reader = openFrameReader(videoOptions.parse({ cacheDirectory: null }))
     const identity = async (request: Parameters<typeof reader.identify>[0]) => value(await reader.identify(request))
