@@ -10,7 +10,8 @@ import { grpoOptions, supervisedOptions } from '../src/grpo/options.ts'
 import { superviseBatch } from '../src/grpo/supervised.ts'
 import { openTrainer } from '../src/grpo/trainer.ts'
 import { updatePolicy } from '../src/grpo/update.ts'
-import { decoderConfig, weightShapes } from '../src/policy/architecture.ts'
+import { weightShapes } from '../src/policy/architecture.ts'
+import { decoderConfig } from '../src/policy/families.ts'
 
 const TOKENS_PER_STEP = 4096
 const TARGET_SHARE = 0.1
@@ -53,7 +54,7 @@ function sequences(): { ids: number[]; mask: (0 | 1)[] }[] {
 }
 
 const device = await openDevice(engineOptions.parse({ threads }))
-const trainer = await openTrainer(device, config, weights)
+const trainer = await openTrainer(device, config, { weights })
 
 async function measure(kind: string, step: (rows: ReturnType<typeof sequences>) => Promise<unknown>): Promise<void> {
   const rates: number[] = []
@@ -88,7 +89,7 @@ await measure('supervised', (rows) =>
 await measure('grpo', (rows) =>
   updatePolicy(
     trainer,
-    rows.map(({ ids, mask }) => ({ ids, actionMask: mask, logprobs: ids.map(() => 0), advantage: random() - 0.5 })),
+    rows.map(({ ids, mask }) => ({ ids, actionMask: mask, logprobs: null, advantage: random() - 0.5, value: null })),
     grpoOptions.parse({ oldLogprobs: 'recomputed' }),
     { temperature: 1, totalSteps: steps },
   ),

@@ -12,7 +12,7 @@ import { supervisedOptions } from './grpo/options.ts'
 import { superviseBatch } from './grpo/supervised.ts'
 import { openTrainer } from './grpo/trainer.ts'
 import { type Lesson, Lessons, SPECIAL_TOKENS, VOCABULARY } from './lessons.ts'
-import { decoderConfig } from './policy/architecture.ts'
+import { decoderConfig } from './policy/families.ts'
 import { initializeWeights } from './policy/initialize.ts'
 import { buildWordTokenizer } from './policy/wordTokenizer.ts'
 import type { Progress } from './progress.ts'
@@ -118,7 +118,7 @@ export async function pretrain(
 
   const device = await openDevice(config.engine)
   try {
-    const trainer = await openTrainer(device, decoderConfig(modelConfig), weights)
+    const trainer = await openTrainer(device, decoderConfig(modelConfig), { weights })
     const tally = new Tally()
     let tokens = 0
     for (const phase of config.phases) {

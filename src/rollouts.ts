@@ -82,7 +82,8 @@ export function samplingHash(config: RunConfig): string {
   const { seed, dataset, policy, system, agents, reward } = config
   const { groupSize, temperature, budget } = config.rollout
   const { deadlineSeconds: _, ...bounds } = budget
-  const master = policy.type === 'checkpoint' ? policy.path : policy.model
+  const master =
+    policy.type === 'endpoint' ? policy.model : policy.adapter === null ? policy.path : [policy.path, policy.adapter]
   const helpers = [agents.grounding, agents.vision].map((agent) => (agent.type === 'endpoint' ? agent.model : agent))
   const { path, split } = dataset
   return configHash({ seed, path, split, master, system, helpers, reward, groupSize, temperature, bounds })

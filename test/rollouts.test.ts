@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { type RunConfig, runConfig } from '../src/config.ts'
+import { policyOptions } from '../src/policy/options.ts'
 import type { Progress } from '../src/progress.ts'
 import { silentProgress } from '../src/progress.ts'
 import { generateRollouts, samplingHash } from '../src/rollouts.ts'
@@ -134,7 +135,8 @@ test('a configuration that would give other trajectories cannot continue a run; 
 test('trajectories of another master, data set, seed, agent or reward never share a folder', () => {
   const base = configuration()
   const others: Partial<RunConfig>[] = [
-    { policy: { ...base.policy, type: 'checkpoint', path: 'checkpoints/other', rows: 1, cacheTokens: 1024 } },
+    { policy: policyOptions.parse({ type: 'checkpoint', path: 'checkpoints/other' }) },
+    { policy: policyOptions.parse({ type: 'checkpoint', path: 'checkpoints/other', adapter: 'checkpoints/a' }) },
     { dataset: { ...base.dataset, path: 'elsewhere' } },
     { dataset: { ...base.dataset, split: 'val' } },
     { seed: 5 },

@@ -1,13 +1,16 @@
 /**
- * The Qwen2 decoder (Hugging Face `Qwen2ForCausalLM`): its configuration, its weights by Hugging Face name, and its forward pass,
- * written once over the operations of `engine/ops.ts`. It knows no tokenizer, no sampling, no cache and no loss; callers bring
- * their own attention (`Attend`), so that training, scoring and cached decoding share everything else.
+ * The decoder of the Qwen2, Qwen3 and Llama families: its weights by Hugging Face name, and its forward pass, written once over the
+ * operations of `engine/ops.ts`. It knows no `config.json` (see `families.ts`), no tokenizer, no sampling, no cache and no loss; callers
+ * bring their own attention (`Attend`), so that training, scoring and cached decoding share everything else.
  */
 
-import { z } from 'zod'
 import { product } from '../engine/graph.ts'
 import type { Dim } from '../engine/onnx.ts'
 import type { Ops } from '../engine/ops.ts'
+import type { Lora } from './lora.ts'
+import { isLora, LORA_A, LORA_B, loraShapes } from './lora.ts'
+import type { RopeScaling } from './rotary.ts'
+import { rotaryFrequencies } from './rotary.ts'
 
 export interface DecoderConfig {
   vocabularySize: number
@@ -16,69 +19,24 @@ export interface DecoderConfig {
   layers: number
   heads: number
   keyValueHeads: number
+  /** Need not be hiddenSize / heads. */
   headSize: number
+  /** Which projections have biases: q, k and v; o; gate, up and down. */
+  qkvBias: boolean
+  outputBias: boolean
+  mlpBias: boolean
+  /** Queries and keys are normed per head before they are rotated. */
+  qkNorm: boolean
   normEpsilon: number
   ropeTheta: number
+  ropeScaling: RopeScaling | null
   tiedHead: boolean
   /** Longest sequence, in tokens. */
   contextLength: number
-}
-
-const positive = z.number().int().positive()
-
-/** The keys of a Hugging Face `config.json` that the forward pass depends on; others are ignored. */
-const huggingFaceConfig = z.object({
-  model_type: z.literal('qwen2'),
-  vocab_size: positive,
-  hidden_size: positive,
-  intermediate_size: positive,
-  num_hidden_layers: positive,
-  num_attention_heads: positive,
-  num_key_value_heads: positive,
-  hidden_act: z.literal('silu').default('silu'),
-  rms_norm_eps: z.number().positive(),
-  rope_theta: z.number().positive().optional(),
-  rope_parameters: z
-    .object({ rope_theta: z.number().positive(), rope_type: z.literal('default').default('default') })
-    .optional(),
-  rope_scaling: z.null().optional(),
-  tie_word_embeddings: z.boolean().default(false),
-  use_sliding_window: z.literal(false).default(false),
-  max_position_embeddings: positive,
-})
-
-/** Reads a parsed `config.json`. Throws an Error whose message names the key that is missing, wrong or not supported. */
-export function decoderConfig(json: unknown): DecoderConfig {
-  const parsed = huggingFaceConfig.safeParse(json)
-  if (!parsed.success) {
-    const { path, message } = parsed.error.issues[0]!
-    throw new Error(`config.json: ${path.join('.') || 'the whole'}: ${message}`)
-  }
-  const config = parsed.data
-  const ropeTheta = config.rope_parameters?.rope_theta ?? config.rope_theta
-  if (ropeTheta === undefined)
-    throw new Error('config.json: rope_theta: expected rope_theta or rope_parameters.rope_theta, found neither')
-  if (
-    config.hidden_size % config.num_attention_heads !== 0 ||
-    config.num_attention_heads % config.num_key_value_heads !== 0
-  ) {
-    throw new Error(
-      `config.json: num_attention_heads: ${config.num_attention_heads} must divide hidden_size ${config.hidden_size} and be a multiple of num_key_value_heads ${config.num_key_value_heads}`,
-    )
-  }
-  return {
-    vocabularySize: config.vocab_size,
-    hiddenSize: config.hidden_size,
-    intermediateSize: config.intermediate_size,
-    layers: config.num_hidden_layers,
-    heads: config.num_attention_heads,
-    keyValueHeads: config.num_key_value_heads,
-    headSize: config.hidden_size / config.num_attention_heads,
-    normEpsilon: config.rms_norm_eps,
-    ropeTheta,
-    tiedHead: config.tie_word_embeddings,
-    contextLength: config.max_position_embeddings,
-  }
+  /** Element type in which frozen matrices are kept on the device; what is trained, norms and biases are float32. */
+  matrixType: 'float32' | 'float16'
+  /** An adapter: then its tensors alone are trained. */
+  lora: Lora | null
 }
 
 const EMBEDDING = 'model.embed_tokens.weight'
@@ -91,24 +49,41 @@ export function weightShapes(config: DecoderConfig): Map<string, number[]> {
   const queries = config.heads * headSize
   const keys = config.keyValueHeads * headSize
   const shapes = new Map<string, number[]>([[EMBEDDING, [config.vocabularySize, hiddenSize]]])
+  const linear = (name: string, out: number, width: number, bias: boolean) => {
+    shapes.set(`${name}.weight`, [out, width])
+    if (bias) shapes.set(`${name}.bias`, [out])
+    for (const [part, shape] of loraShapes(config.lora, name, out, width)) shapes.set(part, shape)
+  }
   for (let layer = 0; layer < config.layers; layer += 1) {
     const name = (part: string) => `model.layers.${layer}.${part}`
     shapes.set(name('input_layernorm.weight'), [hiddenSize])
-    shapes.set(name('self_attn.q_proj.weight'), [queries, hiddenSize])
-    shapes.set(name('self_attn.q_proj.bias'), [queries])
-    shapes.set(name('self_attn.k_proj.weight'), [keys, hiddenSize])
-    shapes.set(name('self_attn.k_proj.bias'), [keys])
-    shapes.set(name('self_attn.v_proj.weight'), [keys, hiddenSize])
-    shapes.set(name('self_attn.v_proj.bias'), [keys])
-    shapes.set(name('self_attn.o_proj.weight'), [hiddenSize, queries])
+    linear(name('self_attn.q_proj'), queries, hiddenSize, config.qkvBias)
+    linear(name('self_attn.k_proj'), keys, hiddenSize, config.qkvBias)
+    linear(name('self_attn.v_proj'), keys, hiddenSize, config.qkvBias)
+    if (config.qkNorm) {
+      shapes.set(name('self_attn.q_norm.weight'), [headSize])
+      shapes.set(name('self_attn.k_norm.weight'), [headSize])
+    }
+    linear(name('self_attn.o_proj'), hiddenSize, queries, config.outputBias)
     shapes.set(name('post_attention_layernorm.weight'), [hiddenSize])
-    shapes.set(name('mlp.gate_proj.weight'), [intermediateSize, hiddenSize])
-    shapes.set(name('mlp.up_proj.weight'), [intermediateSize, hiddenSize])
-    shapes.set(name('mlp.down_proj.weight'), [hiddenSize, intermediateSize])
+    linear(name('mlp.gate_proj'), intermediateSize, hiddenSize, config.mlpBias)
+    linear(name('mlp.up_proj'), intermediateSize, hiddenSize, config.mlpBias)
+    linear(name('mlp.down_proj'), hiddenSize, intermediateSize, config.mlpBias)
   }
   shapes.set(FINAL_NORM, [hiddenSize])
   if (!config.tiedHead) shapes.set(HEAD, [config.vocabularySize, hiddenSize])
   return shapes
+}
+
+/** Names of the weights that training changes: all, or those of the adapter. */
+export function trainedWeights(config: DecoderConfig): string[] {
+  const names = [...weightShapes(config).keys()]
+  return config.lora === null ? names : names.filter(isLora)
+}
+
+/** Element type on the device of a weight of these dimensions, where the engine computes in `float`. */
+export function storageType<F extends string>(config: DecoderConfig, name: string, shape: readonly number[], float: F) {
+  return config.matrixType === 'float16' && shape.length === 2 && !isLora(name) ? 'float16' : float
 }
 
 /** The decoder's weights as an engine's tensors, by Hugging Face name. */
@@ -141,15 +116,11 @@ export function embed<V>(ops: Ops<V>, weights: Weights<V>, ids: V): V {
 }
 
 /**
- * Rotary angles: position times theta^(-2i/D) for i < D/2. `positions` is floating point and ends with an axis of size 1:
+ * Rotary angles: position times frequency, for the D/2 pairs of a head. `positions` is floating point and ends with an axis of size 1:
  * [T, 1] for one run of positions, [B, 1, T, 1] when rows of the batch stand at different ones.
  */
 export function rotaryAngles<V>(ops: Ops<V>, config: DecoderConfig, positions: V): Rotary<V> {
-  // Rounded where Hugging Face rounds to float32, so that angles agree to the last bit.
-  const frequencies = Array.from({ length: config.headSize / 2 }, (_, i) =>
-    Math.fround(1 / Math.fround(config.ropeTheta ** Math.fround((2 * i) / config.headSize))),
-  )
-  const angles = ops.multiply(positions, ops.vector(frequencies))
+  const angles = ops.multiply(positions, ops.vector(rotaryFrequencies(config)))
   return { cos: ops.cos(angles), sin: ops.sin(angles) }
 }
 
@@ -161,6 +132,15 @@ export function attentionScale(config: DecoderConfig): number {
 export interface LayerOptions<V> {
   /** Rows (of batch * time) whose result is wanted: the rest of the layer runs on these alone. All when absent. */
   rows?: V
+}
+
+/** x [R, in] -> x Wᵀ + bias, and with an adapter + scale (x Aᵀ) Bᵀ (Hu et al. 2021, arXiv:2106.09685, section 4.1): [R, out]. */
+function project<V>(ops: Ops<V>, config: DecoderConfig, weights: Weights<V>, name: string, x: V): V {
+  const y = ops.linear(x, weight(weights, `${name}.weight`), weights.get(`${name}.bias`))
+  const down = weights.get(`${name}.${LORA_A}`)
+  if (config.lora === null || down === undefined) return y
+  const narrow = ops.multiply(ops.linear(x, down), ops.scalar(config.lora.scale))
+  return ops.add(y, ops.linear(narrow, weight(weights, `${name}.${LORA_B}`)))
 }
 
 /** One decoder layer: hidden [B*T, hiddenSize] -> the same, or only the wanted rows. */
@@ -176,28 +156,29 @@ export function decoderLayer<V>(
   options: LayerOptions<V> = {},
 ): V {
   const w = (part: string) => weight(weights, `model.layers.${layer}.${part}`)
-  const project = (part: string, heads: number) => {
-    const flat = ops.linear(normed, w(`self_attn.${part}.weight`), w(`self_attn.${part}.bias`))
-    return ops.transpose(ops.reshape(flat, [block.batch, block.time, heads, config.headSize]), [0, 2, 1, 3])
+  const linear = (part: string, x: V) => project(ops, config, weights, `model.layers.${layer}.${part}`, x)
+  const norm = (part: string, x: V) => ops.rmsNorm(x, w(`${part}.weight`), config.normEpsilon)
+  const perHead = (x: V, heads: number) => ops.reshape(x, [block.batch, block.time, heads, config.headSize])
+  const headsFirst = (x: V) => ops.transpose(x, [0, 2, 1, 3])
+  const queryOrKey = (kind: 'q' | 'k', heads: number) => {
+    const x = perHead(linear(`self_attn.${kind}_proj`, normed), heads)
+    return ops.rotate(headsFirst(config.qkNorm ? norm(`self_attn.${kind}_norm`, x) : x), rotary.cos, rotary.sin)
   }
 
-  const normed = ops.rmsNorm(hidden, w('input_layernorm.weight'), config.normEpsilon)
-  const q = ops.rotate(project('q_proj', config.heads), rotary.cos, rotary.sin)
-  const k = ops.rotate(project('k_proj', config.keyValueHeads), rotary.cos, rotary.sin)
-  const v = project('v_proj', config.keyValueHeads)
-  const context = ops.reshape(ops.transpose(attend(layer, q, k, v), [0, 2, 1, 3]), [
+  const normed = norm('input_layernorm', hidden)
+  const q = queryOrKey('q', config.heads)
+  const k = queryOrKey('k', config.keyValueHeads)
+  const v = headsFirst(perHead(linear('self_attn.v_proj', normed), config.keyValueHeads))
+  const context = ops.reshape(headsFirst(attend(layer, q, k, v)), [
     product(block.batch, block.time),
     config.heads * config.headSize,
   ])
 
   const wanted = (x: V) => (options.rows === undefined ? x : ops.gatherRows(x, options.rows))
-  const attended = ops.add(wanted(hidden), ops.linear(wanted(context), w('self_attn.o_proj.weight')))
-  const mlpInput = ops.rmsNorm(attended, w('post_attention_layernorm.weight'), config.normEpsilon)
-  const activated = ops.swiglu(
-    ops.linear(mlpInput, w('mlp.gate_proj.weight')),
-    ops.linear(mlpInput, w('mlp.up_proj.weight')),
-  )
-  return ops.add(attended, ops.linear(activated, w('mlp.down_proj.weight')))
+  const attended = ops.add(wanted(hidden), linear('self_attn.o_proj', wanted(context)))
+  const mlpInput = norm('post_attention_layernorm', attended)
+  const activated = ops.swiglu(linear('mlp.gate_proj', mlpInput), linear('mlp.up_proj', mlpInput))
+  return ops.add(attended, linear('mlp.down_proj', activated))
 }
 
 /** The norm after the last layer: hidden [R, hiddenSize] -> the same shape. */

@@ -3,10 +3,44 @@
  */
 import { z } from 'zod'
 
+/** Projections that an adapter may change, by PEFT's names of modules. */
+export const LORA_TARGETS = ['q_proj', 'k_proj', 'v_proj', 'o_proj', 'gate_proj', 'up_proj', 'down_proj'] as const
+
+const loraOptions = z
+  .object({
+    rank: z.number().int().positive().default(16).describe('Inner size of each low-rank pair'),
+    alpha: z.number().positive().default(32).describe('The pair is scaled by alpha / rank'),
+    targets: z
+      .array(z.enum(LORA_TARGETS))
+      .min(1)
+      .default([...LORA_TARGETS])
+      .describe('Projections that get a pair, in every layer'),
+  })
+  .strict()
+
 const checkpointPolicyOptions = z
   .object({
     type: z.literal('checkpoint'),
-    path: z.string().min(1).describe('Hugging Face model directory'),
+    path: z
+      .string()
+      .min(1)
+      .describe('Hugging Face model directory, or a PEFT adapter directory whose base_model_name_or_path is one'),
+    adapter: z
+      .string()
+      .min(1)
+      .nullable()
+      .default(null)
+      .describe('PEFT adapter directory on top of `path`; training continues it'),
+    lora: loraOptions
+      .nullable()
+      .default(null)
+      .describe('Train a new LoRA adapter instead of the weights at `path`; {} takes the defaults'),
+    frozenType: z
+      .enum(['float32', 'float16'])
+      .default('float32')
+      .describe(
+        'Element type of matrices that are not trained, in memory: float16 halves it, each use casts back to float32',
+      ),
     rows: z.number().int().positive().default(128).describe('Conversations sampled at the same time; others wait'),
     cacheTokens: z
       .number()
@@ -65,4 +99,5 @@ export const endpointPolicyOptions = z
 export const policyOptions = z.discriminatedUnion('type', [checkpointPolicyOptions, endpointPolicyOptions])
 
 export type CheckpointPolicyOptions = z.infer<typeof checkpointPolicyOptions>
+export type LoraOptions = z.infer<typeof loraOptions>
 export type EndpointPolicyOptions = z.infer<typeof endpointPolicyOptions>

@@ -3,7 +3,8 @@
 import { readFileSync } from 'node:fs'
 import seedrandom from 'seedrandom'
 import type { DecoderConfig } from '../../src/policy/architecture.ts'
-import { decoderConfig, weightShapes } from '../../src/policy/architecture.ts'
+import { weightShapes } from '../../src/policy/architecture.ts'
+import { decoderConfig } from '../../src/policy/families.ts'
 import type { WeightTensor } from '../../src/policy/weights.ts'
 
 /** Reads a float32 safetensors file (8 bytes of header length, JSON header, data). */

@@ -12,7 +12,7 @@ import type { PolicyRow } from '../../src/grpo/rows.ts'
 import { openTrainer } from '../../src/grpo/trainer.ts'
 import type { StepMetrics } from '../../src/grpo/update.ts'
 import { updatePolicy } from '../../src/grpo/update.ts'
-import { decoderConfig } from '../../src/policy/architecture.ts'
+import { decoderConfig } from '../../src/policy/families.ts'
 import { readFixtureWeights } from './fixture.ts'
 
 const FIXTURE = new URL('../golden/trl-grpo/', import.meta.url)

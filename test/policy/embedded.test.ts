@@ -337,7 +337,7 @@ test('a model that is not whole or not supported is a failure that names what is
     failure: { kind: 'bad_file', message: expect.stringMatching(/checkpoints\/x.*model\.norm\.weight/) },
   })
   expect(
-    await openPolicy({ ...source, config: { ...source.config, model_type: 'llama' } }, engine, settings),
+    await openPolicy({ ...source, config: { ...source.config, model_type: 'gpt2' } }, engine, settings),
   ).toMatchObject({ ok: false, failure: { message: expect.stringContaining('model_type') } })
   expect(await openPolicy({ ...source, config: { ...source.config, vocab_size: 5 } }, engine, settings)).toMatchObject({
     ok: false,

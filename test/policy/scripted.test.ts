@@ -45,6 +45,9 @@ test('options have their defaults here and refuse unknown keys', () => {
   expect(policyOptions.parse({ type: 'checkpoint', path: 'checkpoints/base' })).toEqual({
     type: 'checkpoint',
     path: 'checkpoints/base',
+    adapter: null,
+    lora: null,
+    frozenType: 'float32',
     rows: 128,
     cacheTokens: 65_536,
   })
