@@ -16,9 +16,11 @@ import {
 import { configHash, type RunConfig } from './config.ts'
 import { Dice } from './dataset/miniature/story.ts'
 import { scoredGroupAdvantages } from './grpo/advantage.ts'
+import type { StepMetrics } from './grpo/metrics.ts'
 import { policyRows } from './grpo/rows.ts'
 import { openTrainer, type Trainer } from './grpo/trainer.ts'
-import { type StepMetrics, type UpdateMetrics, updatePolicy } from './grpo/update.ts'
+import { trajectoryValues } from './grpo/trajectoryValues.ts'
+import { type UpdateMetrics, updatePolicy } from './grpo/update.ts'
 import { goldFor, type OpenRun, openRun, type Trainable } from './open.ts'
 import { tellFailures } from './outages.ts'
 import type { Progress } from './progress.ts'
@@ -26,6 +28,7 @@ import { rewardWarnings, scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
 import { answerable } from './rollouts.ts'
 import { replaceFile, runFileFailure } from './runFolder.ts'
+import { answerKeyOf, writeAnswerKey } from './trajectory/answerKey.ts'
 import { openStore } from './trajectory/store.ts'
 import type { Failure, Result, ScoredGroup, Task } from './types.ts'
 
@@ -54,10 +57,24 @@ export interface StepRecord {
   gradNorm: number
   learningRate: number
   kl: number
-  clipFraction: number
+  clipFractionLow: number
+  clipFractionHigh: number
+  clipFractionDual: number
   entropy: number
+  ratioMean: number
   /** Largest ratio of the first pass: 1 when sampler and trainer agree. */
   ratioMax: number
+  /** Over training rows. */
+  advantageMean: number
+  advantageDeviation: number
+  /** Truncated importance weights; null where `grpo.importanceSamplingCap` is. */
+  importanceWeightMean: number | null
+  importanceWeightMin: number | null
+  /** Share of tokens whose importance weight is at the cap. */
+  importanceTruncated: number | null
+  /** Of the value head; null with another baseline. */
+  valueLoss: number | null
+  explainedVariance: number | null
   zeroVarianceGroups: number
   excluded: number
   sampledTokens: number
@@ -94,7 +111,8 @@ export async function train(
   try {
     if (run.trainable === null)
       return fail(`policy.type: expected checkpoint, since training changes weights; got ${config.policy.type}`)
-    const trainer = await openTrainer(run.trainable.policy.device, run.trainable.policy.config)
+    const { device, config: decoder } = run.trainable.policy
+    const trainer = await openTrainer(device, decoder, { valueHead: config.grpo.advantageBaseline === 'value' })
     try {
       return await trainRun(config, run, run.trainable, trainer, progress, signal, resume)
     } finally {
@@ -135,6 +153,11 @@ async function trainRun(
   if (!opened.ok) return opened
   const store = opened.value
   try {
+    const keyed = await writeAnswerKey(
+      directory,
+      answerKeyOf(tasks, (task) => goldFor(run.dataset, task)),
+    )
+    if (!keyed.ok) return keyed
     const totalSteps = config.training.steps * config.grpo.epochs * config.grpo.minibatches
     const metrics = join(directory, METRICS)
     const kept = await keepMetrics(metrics, state.step)
@@ -158,7 +181,9 @@ async function trainRun(
       if (signal.aborted) return cancelled(config, checkpoints, state.step)
       for (const group of groups) tell(group)
       const scored = groups.map((group) => scoreGroup(group, goldFor(run.dataset, group.task), config.reward))
-      const advantages = scoredGroupAdvantages(scored, config.grpo)
+      const values =
+        config.grpo.advantageBaseline === 'value' ? await trajectoryValues(trainer, scored, config.grpo) : null
+      const advantages = scoredGroupAdvantages(scored, config.grpo, values)
       const stored = await store.append(
         scored,
         advantages.map((group) => group.advantages),
@@ -166,7 +191,8 @@ async function trainRun(
       if (!stored.ok) return stored
 
       const updateStarted = performance.now()
-      const update = await updatePolicy(trainer, policyRows(scored, advantages, config.grpo), config.grpo, {
+      const rows = policyRows(scored, advantages, config.grpo, values)
+      const update = await updatePolicy(trainer, rows, config.grpo, {
         temperature: config.rollout.temperature,
         totalSteps,
       })
@@ -306,16 +332,27 @@ function describeRollouts(groups: readonly ScoredGroup[]) {
   }
 }
 
-function describeUpdate({ steps, ratioMax, tokens }: UpdateMetrics) {
-  const each = (key: keyof StepMetrics) => mean(steps.map((step) => step[key]))
+function describeUpdate({ steps, ratioMax, tokens, advantages, importanceWeights, explainedVariance }: UpdateMetrics) {
+  const each = (key: Exclude<keyof StepMetrics, 'valueLoss'>) => mean(steps.map((step) => step[key]))
+  const valueLosses = steps.flatMap(({ valueLoss }) => (valueLoss === null ? [] : [valueLoss]))
   return {
     loss: each('loss'),
     gradNorm: each('gradNorm'),
     learningRate: each('learningRate'),
     kl: each('kl'),
-    clipFraction: each('clipFraction'),
+    clipFractionLow: each('clipFractionLow'),
+    clipFractionHigh: each('clipFractionHigh'),
+    clipFractionDual: each('clipFractionDual'),
     entropy: each('entropy'),
+    ratioMean: each('ratioMean'),
     ratioMax,
+    advantageMean: advantages?.mean ?? 0,
+    advantageDeviation: advantages?.standardDeviation ?? 0,
+    importanceWeightMean: importanceWeights?.mean ?? null,
+    importanceWeightMin: importanceWeights?.min ?? null,
+    importanceTruncated: importanceWeights?.truncated ?? null,
+    valueLoss: valueLosses.length === 0 ? null : mean(valueLosses),
+    explainedVariance,
     sampledTokens: tokens,
   }
 }

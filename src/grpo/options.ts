@@ -1,6 +1,7 @@
 /** Options of the policy update and of supervised training: every key and every default, here and nowhere else. */
 
 import { z } from 'zod'
+import { contradictions } from './contradictions.ts'
 
 const optimizerKeys = {
   schedule: z
@@ -30,33 +31,71 @@ const optimizerKeys = {
     .describe('Padded tokens in one forward and backward pass: bounds memory, does not change the gradient.'),
 }
 
-export const grpoOptions = z
+const grpoKeys = z
   .object({
     learningRate: z.number().positive().default(1e-6).describe('Learning rate after warm-up.'),
     ...optimizerKeys,
+    advantageBaseline: z
+      .enum(['group_mean', 'leave_one_out', 'value'])
+      .default('group_mean')
+      .describe(
+        'What a reward is compared to: the mean of its group (GRPO), the mean of the others in its group (RLOO), or what a value head predicts at the last prompt token of the trajectory.',
+      ),
     advantageScale: z
-      .enum(['group', 'none'])
+      .enum(['group', 'batch', 'none'])
       .default('group')
-      .describe('Divide by the standard deviation of the group (GRPO), or only subtract its mean (Dr. GRPO).'),
+      .describe(
+        'Divide by the standard deviation of the rewards in the group (GRPO), in the whole batch, or by nothing (Dr. GRPO).',
+      ),
     zeroVariance: z
       .enum(['keep', 'drop'])
       .default('keep')
       .describe(
-        'Groups whose rewards are all equal: keep them in the batch with advantage 0 (they count in the token denominator and in the KL, as in TRL), or drop them.',
+        'Groups whose rewards are all equal: keep them in the batch with advantage 0 (they count in the denominators and in the KL, as in TRL), or drop them.',
       ),
     lossType: z
-      .enum(['dapo', 'grpo'])
+      .enum(['dapo', 'grpo', 'dr_grpo', 'bnpo', 'cispo'])
       .default('dapo')
       .describe(
-        'Aggregation of the token losses: sum over the total of tokens, or mean over sequences of the mean over tokens.',
+        'Aggregation of the token losses: dapo divides their sum by the tokens of the batch over the number of minibatches, bnpo by the tokens of the minibatch, dr_grpo by rows times maxCompletionLength; grpo is the mean over rows of the mean over tokens. cispo aggregates as dapo and weighs log-probabilities by a capped ratio instead of clipping.',
       ),
+    importanceSamplingLevel: z
+      .enum(['token', 'sequence'])
+      .default('token')
+      .describe('One ratio per token, or one per row: the exponential of its mean log-ratio (GSPO).'),
     clipLow: z.number().min(0).lte(1).default(0.2).describe('The ratio is clipped below at 1 - clipLow.'),
     clipHigh: z.number().min(0).default(0.2).describe('The ratio is clipped above at 1 + clipHigh.'),
+    dualClip: z
+      .number()
+      .positive()
+      .nullable()
+      .default(null)
+      .describe(
+        "Upper bound of the ratio where the advantage is negative (verl's clip_ratio_c, there 3; TRL's delta); null: none.",
+      ),
+    ratioCap: z
+      .number()
+      .positive()
+      .default(5)
+      .describe("cispo only: upper bound of the ratio that weighs a token (TRL's epsilon_high of cispo)."),
+    maxCompletionLength: z
+      .number()
+      .int()
+      .positive()
+      .nullable()
+      .default(null)
+      .describe('dr_grpo only, and needed there: the constant length that the loss of every row is divided by.'),
     klCoefficient: z
       .number()
       .min(0)
       .default(0)
-      .describe('Weight of the k3 KL to the reference policy; 0 needs no reference.'),
+      .describe('Weight of the KL to the reference policy in the loss; 0 needs no reference.'),
+    klEstimator: z
+      .enum(['k1', 'k2', 'k3'])
+      .default('k3')
+      .describe(
+        'KL of a sampled token, with d = log-probability minus that of the reference: k1 = d (its gradient has mean 0 unless it is corrected), k2 = d²/2, k3 = exp(-d) + d - 1.',
+      ),
     klBiasCorrection: z
       .boolean()
       .default(true)
@@ -67,6 +106,24 @@ export const grpoOptions = z
       .describe(
         "Denominator of the ratio: the log-probabilities recorded when sampling, or the trainer's own before the first update of the batch.",
       ),
+    importanceSamplingCap: z
+      .number()
+      .positive()
+      .nullable()
+      .default(null)
+      .describe(
+        'Truncated importance sampling: the loss of each token is multiplied by min(exp(recomputed - recorded log-probability), cap); null: not. Needs oldLogprobs recomputed.',
+      ),
+    valueCoefficient: z
+      .number()
+      .positive()
+      .default(0.1)
+      .describe('advantageBaseline value only: weight of the mean squared error of the value head in the loss.'),
+    valueLearningRate: z
+      .number()
+      .positive()
+      .default(1e-3)
+      .describe('advantageBaseline value only: learning rate of the value head; the schedule is that of learningRate.'),
     epochs: z.number().int().positive().default(1).describe('Passes over each batch of rollouts.'),
     minibatches: z
       .number()
@@ -77,7 +134,15 @@ export const grpoOptions = z
   })
   .strict()
 
-export type GrpoOptions = z.infer<typeof grpoOptions>
+export type GrpoOptions = z.output<typeof grpoKeys>
+
+const DEFAULTS = grpoKeys.parse({})
+
+/** The keys above, in combinations that make sense (`contradictions.ts`). */
+export const grpoOptions = grpoKeys.superRefine((options, context) => {
+  for (const { key, problem } of contradictions(options, DEFAULTS))
+    context.addIssue({ code: 'custom', path: [key], message: problem, input: options[key] })
+})
 
 export const supervisedOptions = z
   .object({

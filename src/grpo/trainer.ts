@@ -12,9 +12,12 @@ import type { WeightSet, WeightTensor } from '../policy/weights.ts'
 import { bindWeights, downloadWeights, residentName, uploadWeights } from '../policy/weights.ts'
 import type { MicroBatch } from './batching.ts'
 import { microBatches } from './batching.ts'
+import type { PolicyGraphOptions } from './graphs.ts'
 import { gradientOutput, policyGraph, scoreGraph, supervisedGraph } from './graphs.ts'
+import type { PolicyObjective } from './loss.ts'
 import { clipCoefficient, decays } from './optimizer.ts'
-import type { OptimizerOptions } from './options.ts'
+import type { GrpoOptions, OptimizerOptions } from './options.ts'
+import { valueHeadShapes } from './value.ts'
 
 /** A sequence and what is asked at some of its positions (from 1, ascending): everything below is per position. */
 export interface ScoreRow {
@@ -26,20 +29,17 @@ export interface PolicyTrainingRow extends ScoreRow {
   oldLogprobs: ArrayLike<number>
   /** Null without a KL term. */
   referenceLogprobs: ArrayLike<number> | null
+  /** Factors on the token losses; null for 1. All rows of a call have them, or none. */
+  importanceWeights: ArrayLike<number> | null
   advantage: number
   /** Share of each token in the loss. */
   tokenWeight: number
+  /** What the value head should predict before the first position, and the weight of its squared error; null where nothing is predicted. */
+  value: { return: number; weight: number } | null
 }
 
 export interface SupervisedTrainingRow extends ScoreRow {
   tokenWeights: readonly number[]
-}
-
-export interface PolicyObjective {
-  clipLow: number
-  clipHigh: number
-  klCoefficient: number
-  klBiasCorrection: boolean
 }
 
 export interface BatchSize {
@@ -49,7 +49,7 @@ export interface BatchSize {
 
 export interface TrainerState {
   weights: Map<string, WeightTensor>
-  /** AdamW's moments, `first/<weight>` and `second/<weight>`; empty before the first step. */
+  /** AdamW's moments, `first/<weight>` and `second/<weight>`, and the value head; empty before the first step. */
   optimizer: Map<string, WeightTensor>
   /** Optimizer steps taken. */
   step: number
@@ -63,12 +63,17 @@ export interface Trainer {
     rows: readonly ScoreRow[],
     options: BatchSize & { temperature: number; weights: WeightSet },
   ): Promise<Float64Array[]>
-  /** Adds the gradient of the GRPO loss over these rows to what is accumulated. Log-probabilities and entropies are per row and position. */
+  /** What the value head predicts before the first position of each row. Throws without a head. */
+  values(rows: readonly ScoreRow[], options: BatchSize): Promise<number[]>
+  /**
+   * Adds the gradient of the policy loss over these rows, and of the value head's squared error, to what is accumulated.
+   * Log-probabilities and entropies are per row and position. `valueLoss` is null without a value head.
+   */
   forwardBackward(
     rows: readonly PolicyTrainingRow[],
-    objective: PolicyObjective,
+    objective: PolicyObjective & Pick<GrpoOptions, 'valueCoefficient'>,
     options: BatchSize & { temperature: number },
-  ): Promise<{ loss: number; logprobs: Float64Array[]; entropies: Float64Array[] }>
+  ): Promise<{ loss: number; valueLoss: number | null; logprobs: Float64Array[]; entropies: Float64Array[] }>
   /** The same for cross-entropy. `correct` is 1 where the likeliest token is the right one. */
   forwardBackwardSupervised(
     rows: readonly SupervisedTrainingRow[],
@@ -76,9 +81,9 @@ export interface Trainer {
   ): Promise<{ loss: number; logprobs: Float64Array[]; correct: Float64Array[] }>
   /**
    * One AdamW update with the accumulated gradients, which are then forgotten. Throws, without touching the weights, when a gradient
-   * is not finite. Resolves to the global norm before clipping.
+   * is not finite. Resolves to the global norm of the policy's gradients before clipping; a value head is clipped by its own norm.
    */
-  optimizerStep(options: Omit<OptimizerOptions, 'schedule' | 'warmupSteps'>): Promise<{ gradNorm: number }>
+  optimizerStep(options: OptimizerStepOptions): Promise<{ gradNorm: number }>
   /** Forgets accumulated gradients. */
   discardGradients(): Promise<void>
   /** Keeps a copy of the current weights, or of these, as the reference policy. */
@@ -94,20 +99,34 @@ export interface Trainer {
   close(): Promise<void>
 }
 
+export type OptimizerStepOptions = Omit<OptimizerOptions, 'schedule' | 'warmupSteps'> & {
+  /** Needed with a value head. */
+  valueLearningRate?: number
+}
+
+export interface TrainerOptions {
+  /** Uploaded first; without them the policy weights that the device has are trained. */
+  weights?: ReadonlyMap<string, WeightTensor>
+  /** float64 is for checks. Default float32. */
+  float?: FloatType
+  /** With a value head (`value.ts`), which starts at 0. Default false. */
+  valueHead?: boolean
+}
+
 /** Throws on NaN or infinity; the message names what was not finite. */
 export class NonFiniteError extends Error {
   override name = 'NonFiniteError'
 }
 
-/** A trainer of the policy weights on this device (see `uploadWeights`), or of `weights` when given. */
+/** A trainer of the policy weights on this device (see `uploadWeights`). */
 export async function openTrainer(
   device: Device,
   config: DecoderConfig,
-  weights?: ReadonlyMap<string, WeightTensor>,
-  float: FloatType = 'float32',
+  { weights, float = 'float32', valueHead = false }: TrainerOptions = {},
 ): Promise<Trainer> {
-  const shapes = weightShapes(config)
-  const names = [...shapes.keys()]
+  const policyNames = [...weightShapes(config).keys()]
+  const valueShapes = valueHead ? valueHeadShapes(config) : new Map<string, number[]>()
+  const names = [...policyNames, ...valueShapes.keys()]
   const gradientName = (name: string) => `gradient/${name}`
   const firstName = (name: string) => `first/${name}`
   const secondName = (name: string) => `second/${name}`
@@ -120,37 +139,52 @@ export async function openTrainer(
     await device.remove(names.flatMap((name) => [gradientName(name), firstName(name), secondName(name)]))
   }
 
+  /** A value head that predicts 0. */
+  async function resetValueHead(): Promise<void> {
+    const zeros = [...valueShapes].map(([name, dims]): [string, TensorData] => {
+      const size = dims.reduce((a, b) => a * b)
+      return [residentName('policy', name), { type: float, dims, data: floatArray(float, size) }]
+    })
+    await device.upload(new Map(zeros))
+  }
+
   await forgetOptimizer()
+  await resetValueHead()
   if (weights !== undefined) await uploadWeights(device, config, weights, 'policy', float)
 
-  async function session(key: string, build: () => Uint8Array): Promise<string> {
+  async function session(key: string, build: () => Uint8Array, withHead = false): Promise<string> {
     const name = `trainer/${key}`
     if (!sessions.has(name)) {
-      await device.createSession(name, build(), bindWeights(config, 'policy'))
+      const head = Object.fromEntries([...valueShapes.keys()].map((key) => [key, residentName('policy', key)]))
+      await device.createSession(name, build(), { ...bindWeights(config, 'policy'), ...(withHead ? head : {}) })
       sessions.add(name)
     }
     return name
   }
 
-  const gradientsInto = Object.fromEntries(names.map((name) => [gradientOutput(name), gradientName(name)]))
+  const into = (of: readonly string[]) =>
+    Object.fromEntries(of.map((name) => [gradientOutput(name), gradientName(name)]))
 
-  /** Runs every micro-batch and collects per-token outputs by row. Accumulated gradients are forgotten when a loss is not finite. */
+  /**
+   * Runs every micro-batch, collects per-token outputs by row and adds up the losses. Accumulated gradients are forgotten when a loss is
+   * not finite.
+   */
   async function runAll(
     rows: readonly ScoreRow[],
     microBatchTokens: number,
     request: { session: string; temperature: number; bind?: RunRequest['bind']; accumulate?: RunRequest['accumulate'] },
     columns: (batch: MicroBatch) => Record<string, TensorData>,
     perToken: readonly string[],
-  ): Promise<{ loss: number; outputs: Float64Array[][] }> {
+    lossNames: readonly string[],
+  ): Promise<{ losses: number[]; outputs: Float64Array[][] }> {
     const outputs = perToken.map(() => rows.map(({ positions }) => new Float64Array(positions.length)))
-    const hasLoss = request.accumulate !== undefined
-    let loss = 0
+    const losses = lossNames.map(() => 0)
     for (const batch of microBatches(rows, microBatchTokens)) {
       const results = await device.run({
         session: request.session,
         bind: request.bind,
         accumulate: request.accumulate,
-        fetch: hasLoss ? [...perToken, 'loss'] : perToken,
+        fetch: [...perToken, ...lossNames],
         feeds: {
           ids: { type: 'int32', dims: [batch.batch, batch.time], data: batch.ids },
           rows: { type: 'int32', dims: [batch.rows.length], data: batch.rows },
@@ -168,16 +202,16 @@ export async function openTrainer(
           offset += into.length
         }
       })
-      if (hasLoss) {
-        const addend = Number(results.loss!.data[0])
+      for (const [which, name] of lossNames.entries()) {
+        const addend = Number(results[name]!.data[0])
         if (!Number.isFinite(addend)) {
           await discardGradients()
-          throw new NonFiniteError(`The loss is ${addend} at optimizer step ${step}; the weights were not changed`)
+          throw new NonFiniteError(`The ${name} is ${addend} at optimizer step ${step}; the weights were not changed`)
         }
-        loss += addend
+        losses[which]! += addend
       }
     }
-    return { loss, outputs }
+    return { losses, outputs }
   }
 
   async function discardGradients(): Promise<void> {
@@ -192,39 +226,57 @@ export async function openTrainer(
     async score(rows, { microBatchTokens, temperature, weights: set }) {
       const key = await session('score', () => scoreGraph(config, float).build())
       const request = { session: key, temperature, bind: bindWeights(config, set) }
-      const { outputs } = await runAll(rows, microBatchTokens, request, () => ({}), ['logprobs'])
+      const { outputs } = await runAll(rows, microBatchTokens, request, () => ({}), ['logprobs'], [])
       return outputs[0]!
     },
 
+    async values(rows, { microBatchTokens }) {
+      if (!valueHead) throw new Error('This trainer was opened without a value head')
+      const key = await session('values', () => scoreGraph(config, float, true).build(), true)
+      const first = rows.map(({ ids, positions }) => ({ ids, positions: positions.slice(0, 1) }))
+      const request = { session: key, temperature: 1 }
+      const { outputs } = await runAll(first, microBatchTokens, request, () => ({}), ['values'], [])
+      return outputs[0]!.map((values) => values[0]!)
+    },
+
     async forwardBackward(rows, objective, { microBatchTokens, temperature }) {
-      const kl = objective.klCoefficient > 0
-      const { klBiasCorrection } = objective
-      const variant = kl ? (klBiasCorrection ? 'policy+kl*ratio' : 'policy+kl') : 'policy'
-      const key = await session(variant, () => policyGraph(config, { kl, klBiasCorrection }, float).build())
+      const variant: PolicyGraphOptions = {
+        objective: lossOptions(objective),
+        importanceWeights: rows.some((row) => row.importanceWeights !== null),
+        valueCoefficient: valueHead ? objective.valueCoefficient : null,
+      }
+      const build = () => policyGraph(config, variant, float).build()
+      const key = await session(`policy ${JSON.stringify(variant)}`, build, valueHead)
       const columns = ({ members }: MicroBatch): Record<string, TensorData> => {
-        const each = (of: (row: PolicyTrainingRow, index: number) => number) =>
-          column(
-            float,
-            members.map((member) => rows[member]!),
-            of,
-          )
+        const included = members.map((member) => rows[member]!)
+        const each = (of: (row: PolicyTrainingRow, index: number) => number) => column(float, included, of)
+        const perSequence = objective.importanceSamplingLevel === 'sequence'
         return {
           oldLogprobs: each((row, index) => row.oldLogprobs[index]!),
           advantages: each((row) => row.advantage),
           tokenWeights: each((row) => row.tokenWeight),
-          ratioFloor: scalar(1 - objective.clipLow),
-          ratioCeiling: scalar(1 + objective.clipHigh),
-          ...(kl
-            ? {
-                referenceLogprobs: each((row, index) => row.referenceLogprobs![index]!),
-                klCoefficient: scalar(objective.klCoefficient),
-              }
-            : {}),
+          ...(objective.klCoefficient > 0 && {
+            referenceLogprobs: each((row, index) => row.referenceLogprobs![index]!),
+          }),
+          ...(variant.importanceWeights && { importanceWeights: each((row, index) => row.importanceWeights![index]!) }),
+          ...(perSequence && { ...membership(included), rowShares: each((row) => 1 / row.positions.length) }),
+          ...(valueHead && {
+            returns: each((row, index) => (index === 0 ? (row.value?.return ?? 0) : 0)),
+            valueWeights: each((row, index) => (index === 0 ? (row.value?.weight ?? 0) : 0)),
+          }),
         }
       }
-      const request = { session: key, temperature, accumulate: gradientsInto }
-      const { loss, outputs } = await runAll(rows, microBatchTokens, request, columns, ['logprobs', 'entropy'])
-      return { loss, logprobs: outputs[0]!, entropies: outputs[1]! }
+      const request = { session: key, temperature, accumulate: into(names) }
+      const lossNames = valueHead ? ['loss', 'valueLoss'] : ['loss']
+      const { losses, outputs } = await runAll(
+        rows,
+        microBatchTokens,
+        request,
+        columns,
+        ['logprobs', 'entropy'],
+        lossNames,
+      )
+      return { loss: losses[0]!, valueLoss: losses[1] ?? null, logprobs: outputs[0]!, entropies: outputs[1]! }
     },
 
     async forwardBackwardSupervised(rows, { microBatchTokens }) {
@@ -236,12 +288,20 @@ export async function openTrainer(
           (row, index) => row.tokenWeights[index]!,
         ),
       })
-      const request = { session: key, temperature: 1, accumulate: gradientsInto }
-      const { loss, outputs } = await runAll(rows, microBatchTokens, request, columns, ['logprobs', 'correct'])
-      return { loss, logprobs: outputs[0]!, correct: outputs[1]! }
+      const request = { session: key, temperature: 1, accumulate: into(policyNames) }
+      const { losses, outputs } = await runAll(
+        rows,
+        microBatchTokens,
+        request,
+        columns,
+        ['logprobs', 'correct'],
+        ['loss'],
+      )
+      return { loss: losses[0]!, logprobs: outputs[0]!, correct: outputs[1]! }
     },
 
-    async optimizerStep({ learningRate, maxGradNorm, weightDecay, beta1, beta2, epsilon }) {
+    async optimizerStep(options) {
+      const { learningRate, valueLearningRate, maxGradNorm, weightDecay, beta1, beta2, epsilon } = options
       const squares = await device.squaredNorms(names.map(gradientName))
       const bad = squares.findIndex((square) => !Number.isFinite(square))
       if (bad >= 0) {
@@ -250,16 +310,25 @@ export async function openTrainer(
           `The gradient of ${names[bad]} is not finite at optimizer step ${step}; the weights were not changed`,
         )
       }
-      const gradNorm = Math.sqrt(squares.reduce((sum, square) => sum + square, 0))
-      const gradientScale = clipCoefficient(gradNorm, maxGradNorm)
-      const tensors = names.map((name) => ({
-        parameter: residentName('policy', name),
-        gradient: gradientName(name),
-        first: firstName(name),
-        second: secondName(name),
-        weightDecay: decays(name) ? weightDecay : 0,
-      }))
-      await device.adamw({ tensors, learningRate, beta1, beta2, epsilon, step: step + 1, gradientScale })
+      /** One AdamW update of some weights, clipped by their own global norm; resolves to that norm. */
+      const update = async (group: readonly string[], rate: number): Promise<number> => {
+        const norm = Math.sqrt(group.reduce((sum, name) => sum + squares[names.indexOf(name)]!, 0))
+        const tensors = group.map((name) => ({
+          parameter: residentName('policy', name),
+          gradient: gradientName(name),
+          first: firstName(name),
+          second: secondName(name),
+          weightDecay: decays(name) ? weightDecay : 0,
+        }))
+        const gradientScale = clipCoefficient(norm, maxGradNorm)
+        await device.adamw({ tensors, learningRate: rate, beta1, beta2, epsilon, step: step + 1, gradientScale })
+        return norm
+      }
+      const gradNorm = await update(policyNames, learningRate)
+      if (valueHead) {
+        if (valueLearningRate === undefined) throw new Error('A trainer with a value head needs its learning rate')
+        await update([...valueShapes.keys()], valueLearningRate)
+      }
       step += 1
       await discardGradients()
       return { gradNorm }
@@ -269,18 +338,20 @@ export async function openTrainer(
 
     async keepReference(reference) {
       if (reference !== undefined) await uploadWeights(device, config, reference, 'reference', float)
-      else for (const name of names) await device.copy(residentName('policy', name), residentName('reference', name))
+      else
+        for (const name of policyNames) await device.copy(residentName('policy', name), residentName('reference', name))
     },
 
     async save() {
       const optimizer = new Map<string, WeightTensor>()
       if (step > 0) {
-        const keys = names.flatMap((name) => [firstName(name), secondName(name)])
-        const moments = await device.download(keys)
-        keys.forEach((key, index) =>
+        const moments = names.flatMap((name) => [firstName(name), secondName(name)])
+        const heads = [...valueShapes.keys()]
+        const tensors = await device.download([...moments, ...heads.map((name) => residentName('policy', name))])
+        ;[...moments, ...heads].forEach((key, index) =>
           optimizer.set(key, {
-            shape: moments[index]!.dims,
-            data: Float32Array.from(moments[index]!.data as Float32Array),
+            shape: tensors[index]!.dims,
+            data: Float32Array.from(tensors[index]!.data as Float32Array),
           }),
         )
       }
@@ -290,21 +361,20 @@ export async function openTrainer(
     async load(state) {
       await uploadWeights(device, config, state.weights, 'policy', float)
       await forgetOptimizer()
-      const moments = new Map<string, TensorData>()
-      if (state.optimizer !== undefined && state.optimizer.size > 0) {
-        for (const name of names) {
-          for (const key of [firstName(name), secondName(name)]) {
-            const tensor = state.optimizer.get(key)
-            if (tensor === undefined) throw new Error(`The optimizer's state lacks ${key}`)
-            moments.set(key, {
-              type: float,
-              dims: tensor.shape,
-              data: float === 'float32' ? tensor.data : Float64Array.from(tensor.data),
-            })
-          }
+      await resetValueHead()
+      const tensors = new Map<string, TensorData>()
+      const saved = state.optimizer
+      if (saved !== undefined && saved.size > 0) {
+        const place = (key: string, residentAs: string) => {
+          const tensor = saved.get(key)
+          if (tensor === undefined) throw new Error(`The optimizer's state lacks ${key}`)
+          const data = float === 'float32' ? tensor.data : Float64Array.from(tensor.data)
+          tensors.set(residentAs, { type: float, dims: tensor.shape, data })
         }
+        for (const name of names) for (const key of [firstName(name), secondName(name)]) place(key, key)
+        for (const name of valueShapes.keys()) place(name, residentName('policy', name))
       }
-      await device.upload(moments)
+      await device.upload(tensors)
       step = state.step ?? 0
     },
 
@@ -313,6 +383,30 @@ export async function openTrainer(
       sessions.clear()
     },
   }
+}
+
+/** The options that the loss reads, and no others, so that equal losses share a session. */
+function lossOptions(objective: PolicyObjective): PolicyObjective {
+  const { lossType, importanceSamplingLevel, clipLow, clipHigh, dualClip, ratioCap } = objective
+  const { klCoefficient, klEstimator, klBiasCorrection } = objective
+  return {
+    lossType,
+    importanceSamplingLevel,
+    clipLow,
+    clipHigh,
+    dualClip,
+    ratioCap,
+    klCoefficient,
+    klEstimator,
+    klBiasCorrection,
+  }
+}
+
+/** Which row of the micro-batch each token belongs to. */
+function membership(rows: readonly ScoreRow[]): Record<'rowOfToken' | 'rowIndices', TensorData> {
+  const rowOfToken = Int32Array.from(rows.flatMap(({ positions }, row) => positions.map(() => row)))
+  const integers = (data: Int32Array): TensorData => ({ type: 'int32', dims: [data.length], data })
+  return { rowOfToken: integers(rowOfToken), rowIndices: integers(Int32Array.from(rows.keys())) }
 }
 
 /** One number per position of each row, in a row. */

@@ -1,13 +1,17 @@
 /**
- * One GRPO update from one batch of rollouts: minibatches, epochs, token denominators, the learning rate of each step, and the
- * numbers that tell how it went. Rows and advantages come in; no rollouts, no files.
+ * One policy update from one batch of rollouts: old log-probabilities, minibatches, epochs, token denominators and the learning rate of
+ * each step. Rows and advantages come in; no rollouts, no files.
  */
 
-import { tokenLoss, tokenWeights } from './loss.ts'
+import { tokenWeights } from './loss.ts'
+import type { Spread, StepMetrics } from './metrics.ts'
+import { describeStep, spread } from './metrics.ts'
 import { learningRateAt } from './optimizer.ts'
 import type { GrpoOptions } from './options.ts'
+import { truncatedImportanceWeight } from './ratio.ts'
 import type { PolicyRow } from './rows.ts'
-import type { PolicyTrainingRow, Trainer } from './trainer.ts'
+import type { PolicyTrainingRow, ScoreRow, Trainer } from './trainer.ts'
+import { explainedVariance } from './value.ts'
 
 export interface UpdateContext {
   /** Temperature at which the rollouts were sampled; 1 for greedy ones. */
@@ -16,25 +20,16 @@ export interface UpdateContext {
   totalSteps: number
 }
 
-/** What one optimizer step did. Means are over the minibatch's sampled tokens. */
-export interface StepMetrics {
-  loss: number
-  /** Global norm before clipping. */
-  gradNorm: number
-  learningRate: number
-  /** Mean k3 to the reference as it stands in the loss; 0 without a KL term. */
-  kl: number
-  /** Share of tokens whose gradient the clip cut. */
-  clipFraction: number
-  /** Mean entropy of the policy's distribution, in nats. */
-  entropy: number
-  tokens: number
-}
-
 export interface UpdateMetrics {
   steps: StepMetrics[]
   /** Largest ratio, up or down, in the first pass before any weight moved: 1 when sampler and trainer agree. */
   ratioMax: number
+  /** Over rows; null of none. */
+  advantages: Spread | null
+  /** Truncated importance weights over tokens, and the share of them at the cap; null when they are not used. */
+  importanceWeights: (Spread & { truncated: number }) | null
+  /** Of the value head's predictions before the update: see `explainedVariance`. Null without a value head. */
+  explainedVariance: number | null
   rows: number
   /** Sampled tokens in the batch. */
   tokens: number
@@ -51,58 +46,103 @@ export async function updatePolicy(
   context: UpdateContext,
 ): Promise<UpdateMetrics> {
   const { temperature, totalSteps } = context
+  const { importanceSamplingCap: cap } = options
   const sizes = { microBatchTokens: options.microBatchTokens, temperature }
   const prepared = rows.map(sampledPositions)
   const counts = prepared.map(({ positions }) => positions.length)
   const tokens = counts.reduce((sum, count) => sum + count, 0)
-  if (tokens === 0) return { steps: [], ratioMax: 1, rows: rows.length, tokens: 0 }
+  const metrics = { ...describeBatch(rows), rows: rows.length, tokens }
+  if (tokens === 0) return { ...metrics, steps: [], ratioMax: 1, importanceWeights: null }
 
+  const recorded = options.oldLogprobs === 'recorded' || cap !== null ? rows.map(recordedLogprobs) : null
   const old =
-    options.oldLogprobs === 'recomputed'
-      ? await trainer.score(prepared, { ...sizes, weights: 'policy' })
-      : rows.map((row, index) => prepared[index]!.positions.map((position) => row.logprobs[position]!))
+    options.oldLogprobs === 'recorded' ? recorded! : await trainer.score(prepared, { ...sizes, weights: 'policy' })
   const reference = options.klCoefficient > 0 ? await trainer.score(prepared, { ...sizes, weights: 'reference' }) : null
+  const importance =
+    cap === null
+      ? null
+      : recorded!.map((row, index) =>
+          row.map((sampled, place) => truncatedImportanceWeight(old[index]![place]!, sampled, cap)),
+        )
 
   const steps: StepMetrics[] = []
-  let ratioMax = 1
   for (let epoch = 0; epoch < options.epochs; epoch += 1) {
     for (const part of consecutiveParts(rows.length, options.minibatches)) {
       const weights = tokenWeights(
         part.map((index) => counts[index]!),
-        options.lossType,
-        tokens / options.minibatches,
+        tokens,
+        options,
       )
-      const batch = part.map(
-        (index, place): PolicyTrainingRow => ({
+      const predictions = part.filter((index) => rows[index]!.value !== null).length
+      const batch = part.map((index, place): PolicyTrainingRow => {
+        const { advantage, value } = rows[index]!
+        return {
           ...prepared[index]!,
           oldLogprobs: old[index]!,
-          referenceLogprobs: reference === null ? null : reference[index]!,
-          advantage: rows[index]!.advantage,
+          referenceLogprobs: reference?.[index] ?? null,
+          importanceWeights: importance?.[index] ?? null,
+          advantage,
           tokenWeight: weights[place]!,
-        }),
-      )
-      const { loss, logprobs, entropies } = await trainer.forwardBackward(batch, options, sizes)
+          value: value === null ? null : { return: value.return, weight: 1 / predictions },
+        }
+      })
+      const { loss, valueLoss, logprobs, entropies } = await trainer.forwardBackward(batch, options, sizes)
       const learningRate = learningRateAt(trainer.step, totalSteps, options)
-      const { gradNorm } = await trainer.optimizerStep({ ...options, learningRate })
-      const summary = summarise(batch, logprobs, entropies, options)
-      if (steps.length === 0) ratioMax = summary.ratioMax
-      steps.push({ loss, gradNorm, learningRate, ...summary.metrics })
+      const { gradNorm } = await trainer.optimizerStep({
+        ...options,
+        learningRate,
+        valueLearningRate: (learningRate / options.learningRate) * options.valueLearningRate,
+      })
+      steps.push({ loss, valueLoss, gradNorm, learningRate, ...describeStep(batch, logprobs, entropies, options) })
     }
   }
-  return { steps, ratioMax, rows: rows.length, tokens }
+  const [first] = steps
+  return {
+    ...metrics,
+    steps,
+    ratioMax: Math.max(first!.ratioMax, 1 / first!.ratioMin),
+    importanceWeights: cap === null ? null : describeImportance(importance!.flat(), cap),
+  }
 }
 
 /** Positions that the policy sampled. Throws on rows that cannot be trained on: these are checked when stored, so it is a programming error. */
-function sampledPositions(row: PolicyRow, index: number): { ids: readonly number[]; positions: number[] } {
+function sampledPositions(row: PolicyRow, index: number): ScoreRow {
   const { ids, actionMask, logprobs } = row
-  if (actionMask.length !== ids.length || logprobs.length !== ids.length) {
+  if (actionMask.length !== ids.length || (logprobs !== null && logprobs.length !== ids.length)) {
     throw new Error(
-      `Row ${index}: ids, actionMask and logprobs have lengths ${ids.length}, ${actionMask.length} and ${logprobs.length}`,
+      `Row ${index}: ids, actionMask and logprobs have lengths ${ids.length}, ${actionMask.length} and ${logprobs?.length}`,
     )
   }
   const positions = [...ids.keys()].filter((position) => actionMask[position] === 1)
   if (positions[0] === 0) throw new Error(`Row ${index}: the first token of a sequence cannot have been sampled`)
   return { ids, positions }
+}
+
+/** The sampler's log-probabilities of the sampled tokens. Throws when they are absent. */
+function recordedLogprobs({ ids, actionMask, logprobs }: PolicyRow, index: number): number[] {
+  const sampled = [...ids.keys()].filter((position) => actionMask[position] === 1)
+  return sampled.map((position) => {
+    const logprob = logprobs?.[position] ?? Number.NaN
+    if (Number.isFinite(logprob)) return logprob
+    throw new Error(
+      `Row ${index}: token ${position} has no log-probability from its sampler, which oldLogprobs recorded and importanceSamplingCap need; set oldLogprobs to recomputed and importanceSamplingCap to null, or sample with log-probabilities`,
+    )
+  })
+}
+
+function describeBatch(rows: readonly PolicyRow[]): Pick<UpdateMetrics, 'advantages' | 'explainedVariance'> {
+  const values = rows.flatMap(({ value }) => (value === null ? [] : [value]))
+  return {
+    advantages: spread(rows.map(({ advantage }) => advantage)),
+    explainedVariance: explainedVariance(
+      values.map(({ predicted }) => predicted),
+      values.map((value) => value.return),
+    ),
+  }
+}
+
+function describeImportance(weights: readonly number[], cap: number): UpdateMetrics['importanceWeights'] {
+  return { ...spread(weights)!, truncated: weights.filter((weight) => weight >= cap).length / weights.length }
 }
 
 /** Indices 0..count-1 in `parts` consecutive parts of nearly equal size; empty ones are left out. */
@@ -111,29 +151,4 @@ export function consecutiveParts(count: number, parts: number): number[][] {
     const [start, end] = [Math.floor((part * count) / parts), Math.floor(((part + 1) * count) / parts)]
     return Array.from({ length: end - start }, (_, offset) => start + offset)
   }).filter((indices) => indices.length > 0)
-}
-
-function summarise(
-  batch: readonly PolicyTrainingRow[],
-  logprobs: readonly Float64Array[],
-  entropies: readonly Float64Array[],
-  options: GrpoOptions,
-): { metrics: Pick<StepMetrics, 'kl' | 'clipFraction' | 'entropy' | 'tokens'>; ratioMax: number } {
-  let [tokens, kl, clipped, entropy, ratioMax] = [0, 0, 0, 0, 1]
-  batch.forEach((row, index) => {
-    row.positions.forEach((_, place) => {
-      const reference = row.referenceLogprobs === null ? null : row.referenceLogprobs[place]!
-      const token = tokenLoss(
-        { logprob: logprobs[index]![place]!, oldLogprob: row.oldLogprobs[place]!, advantage: row.advantage, reference },
-        options,
-      )
-      tokens += 1
-      kl += token.kl
-      clipped += token.clipped ? 1 : 0
-      entropy += entropies[index]![place]!
-      ratioMax = Math.max(ratioMax, token.ratio, 1 / token.ratio)
-    })
-  })
-  const share = (sum: number) => sum / Math.max(tokens, 1)
-  return { metrics: { tokens, kl: share(kl), clipFraction: share(clipped), entropy: share(entropy) }, ratioMax }
 }
