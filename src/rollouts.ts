@@ -16,6 +16,7 @@ import type { RewardOptions } from './reward/options.ts'
 import { rolloutStream } from './rollout/index.ts'
 import type { RolloutOptions } from './rollout/options.ts'
 import { claimRunFolder } from './runFolder.ts'
+import { answerKeyOf, writeAnswerKey } from './trajectory/answerKey.ts'
 import { readTrajectories } from './trajectory/read.ts'
 import { openStore, type Store } from './trajectory/store.ts'
 import type { Agents, Policy, Result, System, Task } from './types.ts'
@@ -98,6 +99,11 @@ export async function rolloutsInto(directory: string, resume: boolean, run: Stor
   if (!opened.ok) return opened
   const store = opened.value
   try {
+    const keyed = await writeAnswerKey(
+      directory,
+      answerKeyOf(run.tasks, (task) => goldFor(run.dataset, task)),
+    )
+    if (!keyed.ok) return keyed
     const filled = await fillStore(store, directory, run)
     return filled.ok ? await store.close() : filled
   } finally {
@@ -111,7 +117,7 @@ async function fillStore(store: Store, directory: string, run: StoredRollouts): 
   let done = run.tasks.length - missing.length
   const soFar = () => `${done} of ${run.tasks.length} groups are stored in ${directory}; continue with --resume`
   run.onGroup?.(done)
-  const groups = rolloutStream(missing, { ...run, step, runSeed: run.seed })
+  const groups = rolloutStream(missing, { ...run, step, runSeed: run.seed, order: 'completion' })
   for await (const group of whilePolicyAnswers(groups, run.warn)) {
     // what was cut short by the user is run again on resume
     if (run.signal.aborted) break

@@ -18,6 +18,8 @@ export interface RolloutRun {
   /** Training step, or any number that tells this pass over the tasks from others. */
   step: number
   runSeed: string | number
+  /** Default: that of the tasks. */
+  order?: 'tasks' | 'completion'
   /** Cancels: running trajectories end with stop reason `cancelled`, groups not begun are left out. */
   signal?: AbortSignal
 }
@@ -30,7 +32,8 @@ export async function rollout(tasks: Iterable<Task>, run: RolloutRun): Promise<T
 }
 
 /**
- * Groups as they complete, in the order of `tasks`. Begins no more groups than keep the queue busy, so memory does not grow with the
+ * Groups as they complete, in the order of `tasks` or, with `order: 'completion'`, each as soon as it is done: then whoever stores them
+ * loses no more to a crash than what was running. Begins no more groups than keep the queue busy, so memory does not grow with the
  * number of tasks. A caller that stops iterating cancels the rest. Throws when two tasks have the same qid: their ids would be the same.
  */
 export async function* rolloutStream(tasks: Iterable<Task>, run: RolloutRun): AsyncGenerator<TrajectoryGroup> {
@@ -79,23 +82,36 @@ export async function* rolloutStream(tasks: Iterable<Task>, run: RolloutRun): As
 
   const remaining = tasks[Symbol.iterator]()
   const seen = new Set<string>()
-  const begun: Promise<TrajectoryGroup>[] = []
+  const begun = new Set<Promise<TrajectoryGroup>>()
+  const byCompletion = run.order === 'completion'
+  const done: Promise<TrajectoryGroup>[] = []
+  let wake = (): void => {}
   const begin = (): void => {
-    while (begun.length < mostGroups && !cancelled) {
+    while (begun.size < mostGroups && !cancelled) {
       const next = remaining.next()
       if (next.done) return
       const { qid } = next.value.question
       if (seen.has(qid)) throw new Error(`rollout: question ${qid} occurs twice among the tasks of step ${run.step}`)
       seen.add(qid)
       const group = startGroup(next.value)
-      group.catch(() => {}) // reported when its turn comes
-      begun.push(group)
+      begun.add(group)
+      const settle = (): void => {
+        if (byCompletion) done.push(group)
+        wake()
+      }
+      group.then(settle, settle) // a failure is reported when its turn comes
     }
   }
 
   try {
     begin()
-    for (let group = begun.shift(); group !== undefined; group = begun.shift()) {
+    while (begun.size > 0) {
+      if (byCompletion && done.length === 0)
+        await new Promise<void>((resolve) => {
+          wake = resolve
+        })
+      const group = (byCompletion ? done.shift() : begun.values().next().value) as Promise<TrajectoryGroup>
+      begun.delete(group)
       yield await group
       begin()
     }

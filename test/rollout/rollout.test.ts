@@ -248,6 +248,29 @@ test('groups come in the order of the tasks though later ones finish first', asy
   )
 })
 
+test('in the order of completion, a group that hangs keeps none of the others back', async () => {
+  let release = () => {}
+  const hung = new Promise<void>((resolve) => {
+    release = resolve
+  })
+  const { run } = setUp({
+    lines: [
+      async (request) => {
+        if (request.session?.includes('/q0/')) await hung
+        return answer('a1')
+      },
+    ],
+    options: { groupSize: 1, concurrency: 4 },
+  })
+  const ids: string[] = []
+  for await (const { id } of rolloutStream(tasks(30), { ...run, order: 'completion' })) {
+    ids.push(id)
+    if (ids.length === 29) release()
+  }
+  expect(ids.at(-1)).toBe('3/q0')
+  expect(new Set(ids).size).toBe(30)
+})
+
 test('no more trajectories than allowed run at once, and they do run at once', async () => {
   let running = 0
   let most = 0
