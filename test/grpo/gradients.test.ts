@@ -7,17 +7,36 @@ import { openDevice } from '../../src/engine/device.ts'
 import type { FloatType } from '../../src/engine/graph.ts'
 import { engineOptions } from '../../src/engine/options.ts'
 import type { TensorData } from '../../src/engine/protocol.ts'
+import type { PolicyGraphOptions } from '../../src/grpo/graphs.ts'
 import { gradientOutput, policyGraph, supervisedGraph } from '../../src/grpo/graphs.ts'
+import type { PolicyObjective } from '../../src/grpo/loss.ts'
+import { grpoOptions } from '../../src/grpo/options.ts'
+import { valueHeadShapes } from '../../src/grpo/value.ts'
 import type { DecoderConfig } from '../../src/policy/architecture.ts'
-import { weightShapes } from '../../src/policy/architecture.ts'
-import { bindWeights, uploadWeights } from '../../src/policy/weights.ts'
+import type { WeightTensor } from '../../src/policy/weights.ts'
+import { bindWeights, residentName, uploadWeights } from '../../src/policy/weights.ts'
 import { randomWeights, smallDecoder } from './fixture.ts'
+import { VARIANTS } from './variants.ts'
 
 const BATCH = 2
 const TIME = 9
 /** Rows of the block whose next token is asked for, from both sequences. */
 const ROWS = [2, 3, 5, 8, 9, 10, 14, 17]
 const STEP = 1e-5
+
+type Loss = 'supervised' | PolicyGraphOptions
+
+function variant(overrides: Partial<PolicyObjective>, rest: Partial<PolicyGraphOptions> = {}): PolicyGraphOptions {
+  return {
+    objective: { ...grpoOptions.parse({ clipHigh: 0.3 }), ...overrides },
+    importanceWeights: false,
+    valueCoefficient: null,
+    ...rest,
+  }
+}
+
+/** The policy loss with most of what it can have. */
+const RICH = variant({ klCoefficient: 0.3 }, { importanceWeights: true, valueCoefficient: 0.4 })
 
 let device: Device
 beforeAll(async () => {
@@ -26,85 +45,100 @@ beforeAll(async () => {
 afterAll(() => device.close())
 
 /** One compiled graph over seeded inputs. */
-async function compile(config: DecoderConfig, loss: 'policy' | 'supervised', float: FloatType) {
-  const session = `${loss}/${float}`
-  const graph =
-    loss === 'policy'
-      ? policyGraph(config, { kl: true, klBiasCorrection: true }, float)
-      : supervisedGraph(config, float)
-  const weights = randomWeights(config, 'gradients')
+async function compile(config: DecoderConfig, loss: Loss, float: FloatType) {
+  const session = float
+  const graph = loss === 'supervised' ? supervisedGraph(config, float) : policyGraph(config, loss, float)
+  const typed = (values: ArrayLike<number>) =>
+    float === 'float32' ? Float32Array.from(values) : Float64Array.from(values)
+  const random = seedrandom('inputs')
+  const weights = new Map<string, WeightTensor>(randomWeights(config, 'gradients'))
   await uploadWeights(device, config, weights, 'policy', float)
-  await device.createSession(session, graph.build(), bindWeights(config, 'policy'))
+  const bind = bindWeights(config, 'policy')
+  if (loss !== 'supervised' && loss.valueCoefficient !== null) {
+    for (const [name, dims] of valueHeadShapes(config)) {
+      const data = Float32Array.from({ length: dims.reduce((a, b) => a * b) }, () => random() - 0.5)
+      weights.set(name, { shape: dims, data })
+      bind[name] = residentName('policy', name)
+      await device.upload(new Map([[bind[name], { type: float, dims, data: typed(data) }]]))
+    }
+  }
+  await device.createSession(session, graph.build(), bind)
 
-  const floats = (dims: number[], values: number[]): TensorData => ({
+  const column = (values: ArrayLike<number>): TensorData => ({
     type: float,
-    dims,
-    data: float === 'float32' ? Float32Array.from(values) : Float64Array.from(values),
+    dims: [values.length],
+    data: typed(values),
   })
+  const between = (low: number, high: number) => column(ROWS.map(() => low + random() * (high - low)))
   const integers = (dims: number[], values: number[]): TensorData => ({
     type: 'int32',
     dims,
     data: Int32Array.from(values),
   })
-  const random = seedrandom('inputs')
-  const column = (low: number, high: number) =>
-    floats(
-      [ROWS.length],
-      ROWS.map(() => low + random() * (high - low)),
-    )
-  const common = {
+  const token = () => Math.floor(random() * config.vocabularySize)
+  const feeds: Record<string, TensorData> = {
     ids: integers(
       [BATCH, TIME],
-      Array.from({ length: BATCH * TIME }, () => Math.floor(random() * config.vocabularySize)),
+      Array.from({ length: BATCH * TIME }, () => token()),
     ),
     rows: integers([ROWS.length], ROWS),
     targets: integers(
       [ROWS.length],
-      ROWS.map(() => Math.floor(random() * config.vocabularySize)),
+      ROWS.map(() => token()),
     ),
-    inverseTemperature: floats([], [1 / 0.7]),
-    tokenWeights: column(0.05, 0.2),
-  }
-  const feeds: Record<string, TensorData> = common
-  if (loss === 'policy') {
-    const neutral = { ...common, ...column3(column(0, 0), column(0, 0), column(0, 0)), ...scalars(floats) }
-    const { logprobs } = await device.run({ session, feeds: neutral, fetch: ['logprobs'] })
-    // Ratios on both sides of the clip bounds, none near one of them.
-    const shift = [0.05, -0.1, 0.5, -0.6, 0.1, 0.6, -0.5, -0.05]
-    const shifted = (by: number[]) =>
-      floats(
-        [ROWS.length],
-        by.map((x, index) => Number(logprobs!.data[index]) + x),
-      )
-    Object.assign(feeds, column3(shifted(shift), column(-1, 1), shifted(shift.toReversed())), scalars(floats))
+    inverseTemperature: { type: float, dims: [], data: typed([1 / 0.7]) },
+    tokenWeights: between(0.05, 0.2),
   }
   const run = (overrides: Record<string, TensorData>, fetch: string[]) =>
     device.run({ session, feeds: { ...feeds, ...overrides }, fetch })
-  return { run, weights, release: () => device.releaseSession(session) }
-}
-
-function column3(
-  oldLogprobs: TensorData,
-  advantages: TensorData,
-  referenceLogprobs: TensorData,
-): Record<string, TensorData> {
-  return { oldLogprobs, advantages, referenceLogprobs }
-}
-
-function scalars(floats: (dims: number[], values: number[]) => TensorData): Record<string, TensorData> {
-  return { ratioFloor: floats([], [0.8]), ratioCeiling: floats([], [1.3]), klCoefficient: floats([], [0.3]) }
+  if (loss !== 'supervised') {
+    const { objective } = loss
+    Object.assign(feeds, { oldLogprobs: between(0, 0), advantages: between(-1, 1) })
+    if (objective.klCoefficient > 0) feeds.referenceLogprobs = between(0, 0)
+    if (loss.importanceWeights) feeds.importanceWeights = between(0.5, 1.5)
+    if (objective.importanceSamplingLevel === 'sequence') {
+      feeds.rowOfToken = integers(
+        [ROWS.length],
+        ROWS.map((row) => Math.floor(row / TIME)),
+      )
+      feeds.rowIndices = integers([BATCH], [0, 1])
+      feeds.rowShares = column(ROWS.map(() => BATCH / ROWS.length))
+    }
+    if (loss.valueCoefficient !== null) {
+      feeds.returns = between(-1, 1)
+      feeds.valueWeights = column(ROWS.map((row) => (row === 2 || row === 9 ? 0.5 : 0)))
+    }
+    const { logprobs } = await run({}, ['logprobs'])
+    // Ratios on both sides of the clip bounds, of every token and of both sequences, none near one of them.
+    const shift = [0.05, -0.1, 0.6, -0.5, -0.7, -0.65, -0.1, -0.55]
+    const shifted = (by: number[]) => column(by.map((x, index) => Number(logprobs!.data[index]) + x))
+    feeds.oldLogprobs = shifted(shift)
+    if (objective.klCoefficient > 0) feeds.referenceLogprobs = shifted(shift.toReversed())
+  }
+  /** Loss and value loss together, as they are differentiated, with some weights moved. */
+  const total = async (moved: Record<string, Float64Array>): Promise<number> => {
+    const overrides = Object.fromEntries(
+      Object.entries(moved).map(([name, data]) => [
+        name,
+        { type: 'float64' as const, dims: weights.get(name)!.shape, data },
+      ]),
+    )
+    const coefficient = loss === 'supervised' ? null : loss.valueCoefficient
+    const results = await run(overrides, coefficient === null ? ['loss'] : ['loss', 'valueLoss'])
+    return Number(results.loss!.data[0]) + (coefficient ?? 0) * Number(results.valueLoss?.data[0] ?? 0)
+  }
+  return { run, total, weights, names: [...weights.keys()], feeds, release: () => device.releaseSession(session) }
 }
 
 describe.each([
-  ['tied head, grouped heads', 'policy', {}],
-  ['tied head, grouped heads', 'supervised', {}],
-  ['own head, one key head per query head', 'policy', { tie_word_embeddings: false, num_key_value_heads: 4 }],
-] as const)('%s: %s loss', (_, loss, overrides) => {
+  ['tied head, grouped heads', 'policy', RICH, {}],
+  ['tied head, grouped heads', 'supervised', 'supervised', {}],
+  ['own head, one key head per query head', 'policy', RICH, { tie_word_embeddings: false, num_key_value_heads: 4 }],
+] as const)('%s: %s loss', (_, _name, loss, overrides) => {
   const config = smallDecoder(overrides)
-  const names = [...weightShapes(config).keys()]
 
   test('gradients equal central differences in float64', async () => {
-    const { run, weights, release } = await compile(config, loss, 'float64')
+    const { run, total, weights, names, release } = await compile(config, loss, 'float64')
     const gradients = await run({}, names.map(gradientOutput))
     let checked = 0
     for (const name of names) {
@@ -115,13 +149,10 @@ describe.each([
       )
       expect(Math.abs(gradient[largest]!), name).toBeGreaterThan(1e-6)
       for (const entry of new Set([largest, 0, Math.floor(gradient.length / 2), gradient.length - 1])) {
-        const at = async (delta: number) => {
+        const at = (delta: number) => {
           const data = Float64Array.from(weights.get(name)!.data)
           data[entry]! += delta
-          const { loss: value } = await run({ [name]: { type: 'float64', dims: weights.get(name)!.shape, data } }, [
-            'loss',
-          ])
-          return Number(value!.data[0])
+          return total({ [name]: data })
         }
         const numeric = ((await at(STEP)) - (await at(-STEP))) / (2 * STEP)
         const scale = Math.max(Math.abs(numeric), Math.abs(gradient[largest]!) * 1e-2)
@@ -135,12 +166,12 @@ describe.each([
 
   test('float32 gradients, made with fused operators, equal the float64 ones', async () => {
     const exact = await compile(config, loss, 'float64')
-    const expected = await exact.run({}, names.map(gradientOutput))
+    const expected = await exact.run({}, exact.names.map(gradientOutput))
     await exact.release()
     const fused = await compile(config, loss, 'float32')
-    const actual = await fused.run({}, names.map(gradientOutput))
+    const actual = await fused.run({}, fused.names.map(gradientOutput))
     await fused.release()
-    for (const name of names) {
+    for (const name of exact.names) {
       const [a, b] = [
         actual[gradientOutput(name)]!.data as Float32Array,
         expected[gradientOutput(name)]!.data as Float64Array,
@@ -149,4 +180,80 @@ describe.each([
       a.forEach((value, index) => expect(Math.abs(value - b[index]!) / scale, `${name}[${index}]`).toBeLessThan(2e-5))
     }
   })
+})
+
+describe('every variant of the loss', () => {
+  const config = smallDecoder()
+  const entries = Object.entries(VARIANTS).map(([name, { importanceWeights = false, ...overrides }]) => ({
+    name,
+    loss: variant(overrides, { importanceWeights }),
+  }))
+
+  test.each(entries.filter(({ loss }) => loss.objective.lossType !== 'cispo'))(
+    '$name: the slope along a random direction is the gradient times the direction',
+    async ({ loss }) => {
+      const { run, total, weights, names, release } = await compile(config, loss, 'float64')
+      const gradients = await run({}, names.map(gradientOutput))
+      const random = seedrandom('direction')
+      const direction = new Map(
+        names.map((name) => [name, Float64Array.from(weights.get(name)!.data, () => random() - 0.5)]),
+      )
+      const at = (delta: number) =>
+        total(
+          Object.fromEntries(
+            names.map((name) => [
+              name,
+              Float64Array.from(
+                weights.get(name)!.data,
+                (value, index) => value + delta * direction.get(name)![index]!,
+              ),
+            ]),
+          ),
+        )
+      const numeric = ((await at(STEP)) - (await at(-STEP))) / (2 * STEP)
+      const slope = names.reduce((sum, name) => {
+        const gradient = gradients[gradientOutput(name)]!.data as Float64Array
+        return sum + gradient.reduce((total, value, index) => total + value * direction.get(name)![index]!, 0)
+      }, 0)
+      expect(Math.abs(slope)).toBeGreaterThan(1e-3)
+      expect(slope / numeric).toBeCloseTo(1, 5)
+      await release()
+    },
+  )
+
+  test.each(entries.filter(({ loss }) => loss.objective.lossType === 'cispo'))(
+    '$name: the gradient is that of log-probabilities with fixed weights',
+    async ({ loss }) => {
+      const cispo = await compile(config, loss, 'float64')
+      const gradients = await cispo.run({}, cispo.names.map(gradientOutput))
+      const { logprobs } = await cispo.run({}, ['logprobs'])
+      await cispo.release()
+      const at = (values: TensorData, index: number) => Number(values.data[index])
+      const logRatios = ROWS.map((_, index) => at(logprobs!, index) - at(cispo.feeds.oldLogprobs!, index))
+      const meanOf = (index: number) => {
+        const row = logRatios.filter((_, other) => Math.floor(ROWS[other]! / TIME) === Math.floor(ROWS[index]! / TIME))
+        return row.reduce((sum, value) => sum + value) / row.length
+      }
+      const perSequence = loss.objective.importanceSamplingLevel === 'sequence'
+      const ratios = logRatios.map((logRatio, index) => Math.exp(perSequence ? meanOf(index) : logRatio))
+      expect(ratios.some((ratio) => ratio > loss.objective.ratioCap)).toBe(true)
+      expect(ratios.some((ratio) => ratio < loss.objective.ratioCap)).toBe(true)
+      const fixed = ratios.map(
+        (ratio, index) =>
+          Math.min(ratio, loss.objective.ratioCap) *
+          at(cispo.feeds.advantages!, index) *
+          at(cispo.feeds.tokenWeights!, index),
+      )
+      const supervised = await compile(config, 'supervised', 'float64')
+      const expected = await supervised.run(
+        { tokenWeights: { type: 'float64', dims: [ROWS.length], data: Float64Array.from(fixed) } },
+        supervised.names.map(gradientOutput),
+      )
+      await supervised.release()
+      for (const name of cispo.names) {
+        const [a, b] = [gradients, expected].map((of) => of[gradientOutput(name)]!.data as Float64Array)
+        a!.forEach((value, index) => expect(value, `${name}[${index}]`).toBeCloseTo(b![index]!, 12))
+      }
+    },
+  )
 })
