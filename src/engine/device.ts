@@ -5,6 +5,7 @@
 
 import { Worker } from 'node:worker_threads'
 import type { EngineOptions } from './options.ts'
+import type { Program } from './program.ts'
 import type { AdamwRequest, DeviceRequest, Reply, RunRequest, TensorData } from './protocol.ts'
 
 export interface Device {
@@ -17,8 +18,8 @@ export interface Device {
   remove(names: readonly string[]): Promise<void>
   /** Names of the tensors that the device holds. */
   names(): Promise<string[]>
-  /** Creates a session from ONNX bytes; `bind` gives the named tensors that stand for some of its inputs in every run. */
-  createSession(session: string, model: Uint8Array, bind?: Readonly<Record<string, string>>): Promise<void>
+  /** Makes a program ready to run; `bind` gives the named tensors that stand for some of its inputs in every run. */
+  createSession(session: string, program: Program, bind?: Readonly<Record<string, string>>): Promise<void>
   releaseSession(session: string): Promise<void>
   /** Runs a session; resolves to the outputs in `fetch`. */
   run(request: RunRequest): Promise<Record<string, TensorData>>
@@ -70,7 +71,7 @@ export async function openDevice(options: EngineOptions): Promise<Device> {
     copy: (from, to) => ask({ kind: 'copy', from, to }),
     remove: (names) => ask({ kind: 'remove', names }),
     names: () => ask({ kind: 'names' }),
-    createSession: (session, model, bind = {}) => ask({ kind: 'createSession', session, model, bind }),
+    createSession: (session, program, bind = {}) => ask({ kind: 'createSession', session, program, bind }),
     releaseSession: (session) => ask({ kind: 'releaseSession', session }),
     run: (request) => ask({ kind: 'run', run: request }),
     squaredNorms: (names) => ask({ kind: 'squaredNorms', names }),

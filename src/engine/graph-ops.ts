@@ -4,9 +4,9 @@
  */
 
 import type { Graph, Value } from './graph.ts'
-import { broadcastShape, product, sameShape } from './graph.ts'
-import type { Dim } from './onnx.ts'
 import type { MatmulOptions, Ops } from './ops.ts'
+import type { Dim } from './shape.ts'
+import { broadcastShape, product, sameShape, total } from './shape.ts'
 
 /** Added to attention scores that must not count. Finite, so that no row can become NaN. */
 const MASKED = -1e9
@@ -68,8 +68,8 @@ export function graphOps(graph: Graph): Ops<Value> {
     return graph.differentiate(y, [x], (g) => [elementwise('Mul', g, y)])
   }
 
-  function toFloat(condition: Value): Value {
-    return graph.emit('Cast', [condition], graph.float, condition.shape, {
+  function toFloat(x: Value): Value {
+    return graph.emit('Cast', [x], graph.float, x.shape, {
       attributes: { to: graph.float === 'float32' ? 1 : 11 },
     })
   }
@@ -141,22 +141,18 @@ export function graphOps(graph: Graph): Ops<Value> {
 
   function concat(xs: readonly Value[], axis: number): Value {
     const sizes = xs.map((x) => x.shape[axis]!)
-    const total = sizes.every((size) => typeof size === 'number')
-      ? (sizes as number[]).reduce((a, b) => a + b)
-      : sizes.join('+')
     const y = graph.emit(
       'Concat',
       xs,
       xs[0]!.type,
-      xs[0]!.shape.map((dim, i) => (i === axis ? total : dim)),
+      xs[0]!.shape.map((dim, i) => (i === axis ? total(sizes) : dim)),
       { attributes: { axis } },
     )
     return graph.differentiate(y, xs, (g) => split(g, axis, sizes))
   }
 
   function slice(x: Value, axis: number, start: number, end: number): Value {
-    const size = x.shape[axis]
-    if (typeof size !== 'number') throw new Error(`Only axes of fixed size can be sliced, got ${size}`)
+    const size = x.shape[axis] as number
     const bound = (value: number) => graph.constant('int64', [1], [value])
     const y = graph.emit(
       'Slice',
@@ -264,8 +260,6 @@ export function graphOps(graph: Graph): Ops<Value> {
 
   function matmul(a: Value, b: Value, options: MatmulOptions = {}): Value {
     const { transposeLeft = false, transposeRight = false, scale = 1 } = options
-    if (!sameShape(a.shape.slice(0, -2), b.shape.slice(0, -2)))
-      throw new Error(`Cannot multiply [${a.shape.join()}] by [${b.shape.join()}]`)
     return graph.differentiate(product2(a, b, options), [a, b], (g) => [
       // With C = A B: dA = G Bᵀ, dB = Aᵀ G; a transposed operand gets the transpose of that.
       !a.differentiable
@@ -286,11 +280,9 @@ export function graphOps(graph: Graph): Ops<Value> {
   }
 
   function linear(x: Value, weight: Value, bias?: Value): Value {
-    const [out, width] = weight.shape
-    if (x.shape.length !== 2 || x.shape[1] !== width)
-      throw new Error(`Cannot apply weight [${weight.shape.join()}] to [${x.shape.join()}]`)
+    const out = weight.shape[0]!
     const inputs = bias === undefined ? [x, weight] : [x, weight, bias]
-    return graph.differentiate(gemm(inputs, [x.shape[0]!, out!], 0, 1), inputs, (g) => [
+    return graph.differentiate(gemm(inputs, [x.shape[0]!, out], 0, 1), inputs, (g) => [
       x.differentiable ? gemm([g, weight], x.shape, 0, 0) : null,
       weight.differentiable ? gemm([g, x], weight.shape, 1, 0) : null,
       bias?.differentiable ? sum(g, [0], false) : null,
@@ -316,8 +308,7 @@ export function graphOps(graph: Graph): Ops<Value> {
   }
 
   function rmsNorm(x: Value, weight: Value, epsilon: number): Value {
-    const width = x.shape[last(x)]
-    if (typeof width !== 'number') throw new Error('The last axis of a normalised tensor has a fixed size')
+    const width = x.shape[last(x)] as number
     const [y, inverse] = normalise(x, weight, epsilon, width)
     // With n = x r, r = 1 / rms and g' = g w: dx = r (g' - n mean(g' n)), dw = sum over rows of g n.
     return graph.differentiate(y, [x, weight], (g) => {
@@ -451,6 +442,8 @@ export function graphOps(graph: Graph): Ops<Value> {
     shapeOf: (x) => x.shape,
     scalar: (value) => graph.scalar(value),
     vector: (values) => graph.constant(graph.float, [values.length], values),
+    integers: (values) => graph.constant('int32', [values.length], values),
+    toFloat: (x) => (x.type === graph.float ? x : toFloat(x)),
     add,
     subtract,
     multiply,
@@ -464,6 +457,10 @@ export function graphOps(graph: Graph): Ops<Value> {
     reshape,
     transpose,
     concat,
+    split: (x, axis, sizes) => {
+      if (x.differentiable) throw new Error('split has no gradient')
+      return split(x, axis, sizes)
+    },
     slice,
     sum,
     argMax,

@@ -5,10 +5,9 @@
  * The same graph can be built in float32 or, to check gradients, in float64.
  */
 
-import type { Attribute, Dim, ElementType, NodeProto, TensorProto } from './onnx.ts'
+import type { Attribute, NodeProto, TensorProto } from './onnx.ts'
 import { encodeModel } from './onnx.ts'
-
-export type FloatType = 'float32' | 'float64'
+import type { Dim, ElementType, FloatType } from './shape.ts'
 
 /** A tensor in the graph. Compared by identity. */
 export interface Value {
@@ -249,41 +248,7 @@ function typedArray(type: ElementType, values: readonly number[]): ArrayBufferVi
       return BigInt64Array.from(values.map((value) => BigInt(value)))
     case 'bool':
       return Uint8Array.from(values)
+    case 'float16':
+      throw new Error('Constants are float32 or float64, and cast where float16 is wanted')
   }
-}
-
-/** Product of dimensions: numbers are multiplied, names are joined (`B*T`, `2*T`). */
-export function product(...dims: readonly Dim[]): Dim {
-  let fixed = 1
-  const names: string[] = []
-  for (const dim of dims) {
-    if (typeof dim === 'number') fixed *= dim
-    else {
-      for (const factor of dim.split('*')) {
-        if (/^\d+$/.test(factor)) fixed *= Number(factor)
-        else names.push(factor)
-      }
-    }
-  }
-  if (names.length === 0) return fixed
-  names.sort()
-  return (fixed === 1 ? names : [String(fixed), ...names]).join('*')
-}
-
-/** Shape of an elementwise result under NumPy broadcasting. */
-export function broadcastShape(a: readonly Dim[], b: readonly Dim[]): Dim[] {
-  const rank = Math.max(a.length, b.length)
-  const shape: Dim[] = []
-  for (let axis = 0; axis < rank; axis += 1) {
-    const left = a[axis - rank + a.length] ?? 1
-    const right = b[axis - rank + b.length] ?? 1
-    if (left !== right && left !== 1 && right !== 1)
-      throw new Error(`Shapes [${a.join()}] and [${b.join()}] do not broadcast`)
-    shape.push(left === 1 ? right : left)
-  }
-  return shape
-}
-
-export function sameShape(a: readonly Dim[], b: readonly Dim[]): boolean {
-  return a.length === b.length && a.every((dim, axis) => dim === b[axis])
 }

@@ -5,12 +5,16 @@
  * Field numbers are those of onnx.proto3 (ONNX 1.12, IR version 8).
  */
 
-export type ElementType = 'float32' | 'float64' | 'int32' | 'int64' | 'bool'
+import type { Dim, ElementType } from './shape.ts'
 
-/** A dimension: a fixed size, or a name (`B`, `T`, `B*T`) whose size is known when the graph runs. */
-export type Dim = number | string
-
-const ELEMENT_TYPE_CODE: Record<ElementType, number> = { float32: 1, int32: 6, int64: 7, bool: 9, float64: 11 }
+const ELEMENT_TYPE_CODE: Record<ElementType, number> = {
+  float32: 1,
+  int32: 6,
+  int64: 7,
+  bool: 9,
+  float16: 10,
+  float64: 11,
+}
 
 export const OPSET_VERSION = 17
 const MICROSOFT_OPSET_VERSION = 1

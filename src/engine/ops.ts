@@ -1,11 +1,11 @@
 /**
- * The operations that a model is written in. `V` is whatever an engine calls a tensor: a node of an ONNX graph here
- * (`graph-ops.ts`), an eager tensor in another engine. A model written over `Ops` says nothing of gradients, devices or memory.
+ * The operations that a model is written in. `V` is whatever stands for a tensor: an entry of a recorded program (`program.ts`), a node
+ * of an ONNX graph (`graph-ops.ts`), an eager tensor. A model written over `Ops` says nothing of gradients, devices or memory.
  *
  * Every operation is differentiable in its floating-point arguments unless its comment says otherwise.
  */
 
-import type { Dim } from './onnx.ts'
+import type { Dim } from './shape.ts'
 
 export interface MatmulOptions {
   /** Swap the last two axes of the left or the right operand. */
@@ -20,8 +20,12 @@ export interface Ops<V> {
   scalar(value: number): V
   /** A constant vector, rounded to the engine's floating-point type. */
   vector(values: readonly number[]): V
+  /** A constant vector of integers. */
+  integers(values: readonly number[]): V
+  /** Half-precision numbers or integers as the engine's floating-point type. Not differentiable. */
+  toFloat(x: V): V
 
-  // Elementwise, with NumPy broadcasting.
+  // Elementwise, with NumPy broadcasting. Sums and products may be of integers.
   add(a: V, b: V): V
   subtract(a: V, b: V): V
   multiply(a: V, b: V): V
@@ -41,6 +45,8 @@ export interface Ops<V> {
   reshape(x: V, shape: readonly Dim[]): V
   transpose(x: V, permutation: readonly number[]): V
   concat(xs: readonly V[], axis: number): V
+  /** Parts of these sizes along an axis. Not differentiable. */
+  split(x: V, axis: number, sizes: readonly Dim[]): readonly V[]
   /** x[start, end) along an axis of fixed size. */
   slice(x: V, axis: number, start: number, end: number): V
 

@@ -1,9 +1,11 @@
 /** What the device's client and its worker say to each other. Plain data: everything here crosses a thread boundary. */
 
-import type { ElementType } from './onnx.ts'
 import type { EngineOptions } from './options.ts'
+import type { Program } from './program.ts'
+import type { ElementType } from './shape.ts'
 
-export type TensorArray = Float32Array | Float64Array | Int32Array | BigInt64Array | Uint8Array
+/** float16 numbers are held as their bits. */
+export type TensorArray = Float32Array | Float64Array | Int32Array | BigInt64Array | Uint8Array | Uint16Array
 
 /** A tensor outside the graph, row-major. */
 export interface TensorData {
@@ -67,7 +69,7 @@ export type DeviceRequest =
   | { kind: 'copy'; from: string; to: string }
   | { kind: 'remove'; names: readonly string[] }
   | { kind: 'names' }
-  | { kind: 'createSession'; session: string; model: Uint8Array; bind: Readonly<Record<string, string>> }
+  | { kind: 'createSession'; session: string; program: Program; bind: Readonly<Record<string, string>> }
   | { kind: 'releaseSession'; session: string }
   | { kind: 'run'; run: RunRequest }
   | { kind: 'squaredNorms'; names: readonly string[] }

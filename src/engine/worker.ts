@@ -6,6 +6,7 @@
 import { parentPort } from 'node:worker_threads'
 import * as ort from 'onnxruntime-node'
 import { adamwUpdate } from './adamw.ts'
+import { lowerToOnnx } from './lower.ts'
 import type { EngineOptions } from './options.ts'
 import type {
   AdamwRequest,
@@ -69,7 +70,7 @@ async function answer(request: DeviceRequest): Promise<unknown> {
       return [...tensors.keys()]
     case 'createSession':
       sessions.set(request.session, {
-        inference: await ort.InferenceSession.create(request.model, sessionOptions()),
+        inference: await ort.InferenceSession.create(lowerToOnnx(request.program), sessionOptions()),
         bind: request.bind,
       })
       return null

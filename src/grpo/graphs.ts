@@ -1,9 +1,9 @@
-/** The graphs that the trainer runs: log-probabilities (and values), the policy loss with gradients, and cross-entropy with gradients. */
+/** The programs that the trainer runs: log-probabilities (and values), the policy loss with gradients, and cross-entropy with gradients. */
 
-import type { FloatType, Value } from '../engine/graph.ts'
-import { Graph } from '../engine/graph.ts'
-import { graphOps } from '../engine/graph-ops.ts'
 import type { Ops } from '../engine/ops.ts'
+import type { ProgramValue } from '../engine/program.ts'
+import { ProgramBuilder } from '../engine/program.ts'
+import type { FloatType } from '../engine/shape.ts'
 import type { DecoderConfig } from '../policy/architecture.ts'
 import { decoderHidden, vocabularyLogits, weightShapes } from '../policy/architecture.ts'
 import type { PolicyObjective } from './loss.ts'
@@ -16,47 +16,46 @@ export function gradientOutput(name: string): string {
 }
 
 interface Parts {
-  graph: Graph
-  ops: Ops<Value>
-  weights: Map<string, Value>
+  program: ProgramBuilder
+  ops: Ops<ProgramValue>
+  weights: Map<string, ProgramValue>
   /** Values [M] of the states at the wanted rows; null without a value head. */
-  values: Value | null
+  values: ProgramValue | null
   /** Log-probabilities [M, vocabulary] at the wanted rows. */
-  logSoftmax: Value
+  logSoftmax: ProgramValue
   /** Ids [M] of the targets and their log-probabilities. */
-  targets: Value
-  logprobs: Value
+  targets: ProgramValue
+  logprobs: ProgramValue
 }
 
 /** Inputs: weights by Hugging Face name, `ids` [B, T], `rows` [M], `targets` [M], `inverseTemperature`. */
-function forward(config: DecoderConfig, float: FloatType, differentiable: boolean, valueHead = false): Parts {
-  const graph = new Graph(float)
-  const ops = graphOps(graph)
+function forward(config: DecoderConfig, float: FloatType, valueHead = false): Parts {
+  const program = new ProgramBuilder(float)
+  const { ops } = program
   const shapes = valueHead ? [...weightShapes(config), ...valueHeadShapes(config)] : [...weightShapes(config)]
-  const weights = new Map(shapes.map(([name, shape]) => [name, graph.input(name, float, shape, { differentiable })]))
-  const ids = graph.input('ids', 'int32', ['B', 'T'])
-  const rows = graph.input('rows', 'int32', ['M'])
-  const targets = graph.input('targets', 'int32', ['M'])
-  const inverseTemperature = graph.input('inverseTemperature', float, [])
+  const weights = new Map(shapes.map(([name, shape]) => [name, program.input(name, float, shape)]))
+  const ids = program.input('ids', 'int32', ['B', 'T'])
+  const rows = program.input('rows', 'int32', ['M'])
+  const targets = program.input('targets', 'int32', ['M'])
+  const inverseTemperature = program.input('inverseTemperature', float, [])
   const hidden = decoderHidden(ops, config, weights, ids, rows)
   const logits = ops.multiply(vocabularyLogits(ops, config, weights, hidden), inverseTemperature)
   const logSoftmax = ops.logSoftmax(logits)
   const logprobs = ops.pick(logSoftmax, targets)
   const values = valueHead ? predictedValues(ops, weights, hidden) : null
-  return { graph, ops, weights, values, logSoftmax, targets, logprobs }
+  return { program, ops, weights, values, logSoftmax, targets, logprobs }
 }
 
-function addGradients({ graph, ops, weights }: Parts, loss: Value): void {
-  const gradients = graph.gradients(loss, [...weights.values()], ops.add)
-  ;[...weights.keys()].forEach((name, index) => graph.output(gradientOutput(name), gradients[index]!))
+function addGradients({ program, weights }: Parts, loss: ProgramValue): void {
+  program.gradients(loss, new Map([...weights].map(([name, value]) => [gradientOutput(name), value])))
 }
 
 /** Output: `logprobs` [M]; with a value head also `values` [M]. */
-export function scoreGraph(config: DecoderConfig, float: FloatType = 'float32', valueHead = false): Graph {
-  const { graph, logprobs, values } = forward(config, float, false, valueHead)
-  graph.output('logprobs', logprobs)
-  if (values !== null) graph.output('values', values)
-  return graph
+export function scoreGraph(config: DecoderConfig, float: FloatType = 'float32', valueHead = false): ProgramBuilder {
+  const { program, logprobs, values } = forward(config, float, valueHead)
+  program.output('logprobs', logprobs)
+  if (values !== null) program.output('values', values)
+  return program
 }
 
 export interface PolicyGraphOptions {
@@ -72,11 +71,15 @@ export interface PolicyGraphOptions {
  * `importanceWeights` [M]; with ratios per sequence `rowOfToken` [M], `rowIndices` [B], `rowShares` [M]; with a value head `returns`,
  * `valueWeights` [M]. Outputs besides gradients: `loss`, `logprobs` [M], `entropy` [M], and with a value head `valueLoss`.
  */
-export function policyGraph(config: DecoderConfig, options: PolicyGraphOptions, float: FloatType = 'float32'): Graph {
+export function policyGraph(
+  config: DecoderConfig,
+  options: PolicyGraphOptions,
+  float: FloatType = 'float32',
+): ProgramBuilder {
   const { objective, valueCoefficient } = options
-  const parts = forward(config, float, true, valueCoefficient !== null)
-  const { graph, ops, logprobs, logSoftmax, values } = parts
-  const column = (name: string) => graph.input(name, float, ['M'])
+  const parts = forward(config, float, valueCoefficient !== null)
+  const { program, ops, logprobs, logSoftmax, values } = parts
+  const column = (name: string) => program.input(name, float, ['M'])
   const loss = policyLoss(
     ops,
     {
@@ -89,8 +92,8 @@ export function policyGraph(config: DecoderConfig, options: PolicyGraphOptions, 
       rows:
         objective.importanceSamplingLevel === 'sequence'
           ? {
-              rowOfToken: graph.input('rowOfToken', 'int32', ['M']),
-              indices: graph.input('rowIndices', 'int32', ['B']),
+              rowOfToken: program.input('rowOfToken', 'int32', ['M']),
+              indices: program.input('rowIndices', 'int32', ['B']),
               shares: column('rowShares'),
             }
           : null,
@@ -101,24 +104,24 @@ export function policyGraph(config: DecoderConfig, options: PolicyGraphOptions, 
   if (values !== null) {
     const valueLoss = valueLossTerm(ops, values, column('returns'), column('valueWeights'))
     total = ops.add(loss, ops.multiply(valueLoss, ops.scalar(valueCoefficient!)))
-    graph.output('valueLoss', valueLoss)
+    program.output('valueLoss', valueLoss)
   }
   addGradients(parts, total)
-  graph.output('entropy', ops.negate(ops.sum(ops.multiply(ops.exp(logSoftmax), logSoftmax), [1], false)))
-  graph.output('logprobs', logprobs)
-  graph.output('loss', loss)
-  return graph
+  program.output('entropy', ops.negate(ops.sum(ops.multiply(ops.exp(logSoftmax), logSoftmax), [1], false)))
+  program.output('logprobs', logprobs)
+  program.output('loss', loss)
+  return program
 }
 
 /** Further input: `tokenWeights` [M]. Loss: minus the weighted sum of log-probabilities. Output `correct` [M]: 1 where the likeliest token is the target. */
-export function supervisedGraph(config: DecoderConfig, float: FloatType = 'float32'): Graph {
-  const parts = forward(config, float, true)
-  const { graph, ops, logprobs, logSoftmax, targets } = parts
-  const tokenWeights = graph.input('tokenWeights', float, ['M'])
+export function supervisedGraph(config: DecoderConfig, float: FloatType = 'float32'): ProgramBuilder {
+  const parts = forward(config, float)
+  const { program, ops, logprobs, logSoftmax, targets } = parts
+  const tokenWeights = program.input('tokenWeights', float, ['M'])
   const loss = ops.negate(ops.sum(ops.multiply(logprobs, tokenWeights), [0], false))
   addGradients(parts, loss)
-  graph.output('correct', ops.equal(ops.argMax(logSoftmax), targets))
-  graph.output('logprobs', logprobs)
-  graph.output('loss', loss)
-  return graph
+  program.output('correct', ops.equal(ops.argMax(logSoftmax), targets))
+  program.output('logprobs', logprobs)
+  program.output('loss', loss)
+  return program
 }

@@ -4,8 +4,9 @@
  */
 
 import type { Device } from '../engine/device.ts'
-import type { FloatType } from '../engine/graph.ts'
+import type { Program } from '../engine/program.ts'
 import type { RunRequest, TensorData } from '../engine/protocol.ts'
+import type { FloatType } from '../engine/shape.ts'
 import type { DecoderConfig } from '../policy/architecture.ts'
 import { weightShapes } from '../policy/architecture.ts'
 import type { WeightSet, WeightTensor } from '../policy/weights.ts'
@@ -152,7 +153,7 @@ export async function openTrainer(
   await resetValueHead()
   if (weights !== undefined) await uploadWeights(device, config, weights, 'policy', float)
 
-  async function session(key: string, build: () => Uint8Array, withHead = false): Promise<string> {
+  async function session(key: string, build: () => Program, withHead = false): Promise<string> {
     const name = `trainer/${key}`
     if (!sessions.has(name)) {
       const head = Object.fromEntries([...valueShapes.keys()].map((key) => [key, residentName('policy', key)]))

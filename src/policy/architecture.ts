@@ -4,9 +4,9 @@
  * bring their own attention (`Attend`), so that training, scoring and cached decoding share everything else.
  */
 
-import { product } from '../engine/graph.ts'
-import type { Dim } from '../engine/onnx.ts'
 import type { Ops } from '../engine/ops.ts'
+import type { Dim } from '../engine/shape.ts'
+import { product } from '../engine/shape.ts'
 import type { Lora } from './lora.ts'
 import { isLora, LORA_A, LORA_B, loraShapes } from './lora.ts'
 import type { RopeScaling } from './rotary.ts'

@@ -1,12 +1,12 @@
 /**
- * The decoder's forward pass over new tokens with a paged key-value cache (Kwon et al. 2023, arXiv:2309.06180), as one ONNX graph:
+ * The decoder's forward pass over new tokens with a paged key-value cache (Kwon et al. 2023, arXiv:2309.06180), as one program:
  * prefilling a prompt, continuing a conversation and decoding one token differ only in how many new tokens a row brings.
  * It does not decide which rows run, own pages, or sample: see `decoder.ts`.
  */
 
-import type { Value } from '../engine/graph.ts'
-import { Graph, product } from '../engine/graph.ts'
-import { graphOps } from '../engine/graph-ops.ts'
+import type { ProgramValue } from '../engine/program.ts'
+import { ProgramBuilder } from '../engine/program.ts'
+import { product } from '../engine/shape.ts'
 import type { Attend, DecoderConfig } from './architecture.ts'
 import { attentionScale, decoderLayer, embed, head, rotaryAngles, weightShapes } from './architecture.ts'
 
@@ -41,45 +41,34 @@ export function cacheRow(config: DecoderConfig, page: number, head: number, offs
  * Inputs: the weights by name; the caches;
  * `ids` int32 [B, T]: new tokens, padded at the right with anything;
  * `starts` float32 [B]: how many positions of the row are cached already;
- * `pages` int64 [B, N], N >= 1: the row's pages in order that hold those; any page behind its end;
+ * `pages` int32 [B, N], N >= 1: the row's pages in order that hold those; any page behind its end;
  * `rows` int32 [B]: index b * T + t of each row's last new token.
  * Outputs: `logits` [B, vocabularySize] after each row's last new token; the new keys and values [B, keyValueHeads, T, headSize],
  * which the caller writes into the caches. (ONNX Runtime's Node binding copies every output, so caches cannot be outputs.)
  */
-export function decodeGraph(config: DecoderConfig): Graph {
-  const graph = new Graph()
-  const ops = graphOps(graph)
+export function decodeGraph(config: DecoderConfig): ProgramBuilder {
+  const program = new ProgramBuilder()
+  const { ops } = program
   const { heads, keyValueHeads: groups, headSize } = config
   const shared = heads / groups
-  const weights = new Map([...weightShapes(config)].map(([name, shape]) => [name, graph.input(name, 'float32', shape)]))
-  const ids = graph.input('ids', 'int32', ['B', 'T'])
-  const starts = graph.input('starts', 'float32', ['B'])
-  const pages = graph.input('pages', 'int64', ['B', 'N'])
-  const rows = graph.input('rows', 'int32', ['B'])
+  const weights = new Map(
+    [...weightShapes(config)].map(([name, shape]) => [name, program.input(name, 'float32', shape)]),
+  )
+  const ids = program.input('ids', 'int32', ['B', 'T'])
+  const starts = program.input('starts', 'float32', ['B'])
+  const pages = program.input('pages', 'int32', ['B', 'N'])
+  const rows = program.input('rows', 'int32', ['B'])
   const caches = new Map(
-    cacheTensors(config).map(({ input }) => [input, graph.input(input, 'float32', ['R', headSize])]),
+    cacheTensors(config).map(({ input }) => [input, program.input(input, 'float32', ['R', headSize])]),
   )
 
   // Blocks of PAGE_SIZE cache rows, one for each page and head: [B, groups, N].
-  const firstBlocks = graph.emit(
-    'Mul',
-    [ops.reshape(pages, ['B', 1, 'N']), graph.constant('int64', [], [groups])],
-    'int64',
-    ['B', 1, 'N'],
-  )
-  const blocks = graph.emit(
-    'Add',
-    [firstBlocks, graph.constant('int64', [1, groups, 1], [...Array(groups).keys()])],
-    'int64',
-    ['B', groups, 'N'],
-  )
+  const firstBlocks = ops.multiply(ops.reshape(pages, ['B', 1, 'N']), ops.integers([groups]))
+  const blocks = ops.add(firstBlocks, ops.reshape(ops.integers([...Array(groups).keys()]), [groups, 1]))
   const cached = product(PAGE_SIZE, 'N')
-  const cachedRows = (name: string): Value => {
+  const cachedRows = (name: string): ProgramValue => {
     const paged = ops.reshape(caches.get(name)!, ['P', PAGE_SIZE * headSize])
-    const gathered = graph.emit('Gather', [paged, blocks], 'float32', ['B', groups, 'N', PAGE_SIZE * headSize], {
-      attributes: { axis: 0 },
-    })
-    return ops.reshape(gathered, ['B', groups, cached, headSize])
+    return ops.reshape(ops.gatherRows(paged, blocks), ['B', groups, cached, headSize])
   }
 
   const firstPositions = ops.reshape(starts, ['B', 1, 1, 1])
@@ -90,9 +79,9 @@ export function decodeGraph(config: DecoderConfig): Graph {
   const freshBias = ops.causalBias('T')
 
   // Attention over cached and new positions in one softmax, without copying the keys and values together.
-  const attend: Attend<Value> = (layer, q, k, v) => {
-    graph.output(`keys.${layer}.new`, k)
-    graph.output(`values.${layer}.new`, v)
+  const attend: Attend<ProgramValue> = (layer, q, k, v) => {
+    program.output(`keys.${layer}.new`, k)
+    program.output(`values.${layer}.new`, v)
     const scale = attentionScale(config)
     const queries = ops.reshape(q, ['B', groups, product(shared, 'T'), headSize])
     const cachedScores = ops.add(
@@ -108,12 +97,7 @@ export function decodeGraph(config: DecoderConfig): Graph {
     ])
     const freshScores = ops.reshape(ops.add(perHead, freshBias), ['B', groups, product(shared, 'T'), 'T'])
     const weights = ops.softmax(ops.concat([cachedScores, freshScores], 3))
-    const [toCached, toFresh] = graph.emitMany(
-      'Split',
-      [weights, graph.sizesOf([cached, 'T'])],
-      [cachedScores, freshScores],
-      { attributes: { axis: 3 } },
-    )
+    const [toCached, toFresh] = ops.split(weights, 3, [cached, 'T'])
     const context = ops.add(ops.matmul(toCached!, cachedRows(`values.${layer}`)), ops.matmul(toFresh!, v))
     return ops.reshape(context, ['B', heads, 'T', headSize])
   }
@@ -133,6 +117,6 @@ export function decodeGraph(config: DecoderConfig): Graph {
       isLast ? { rows } : {},
     )
   }
-  graph.output('logits', head(ops, config, weights, hidden))
-  return graph
+  program.output('logits', head(ops, config, weights, hidden))
+  return program
 }

@@ -7,7 +7,7 @@
  */
 import seedrandom from 'seedrandom'
 import type { Device } from '../engine/device.ts'
-import { Graph } from '../engine/graph.ts'
+import { ProgramBuilder } from '../engine/program.ts'
 import type { DecoderConfig } from './architecture.ts'
 import { cacheRow, cacheRows, cacheTensors, decodeGraph, PAGE_SIZE } from './decodeGraph.ts'
 import { PagePool } from './pages.ts'
@@ -130,10 +130,11 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
     const size = Math.min(pool.size * 2, capacity + 1)
     const extra = cacheRows(config, size - pool.size)
     pool.grow(size)
-    const pads = { type: 'int64' as const, dims: [4], data: BigInt64Array.of(0n, 0n, BigInt(extra), 0n) }
+    const { headSize } = config
+    const zeros = { type: 'float32' as const, dims: [extra, headSize], data: new Float32Array(extra * headSize) }
     for (const { resident } of tensors) {
       device
-        .run({ session: growSession, bind: { cache: resident }, feeds: { pads }, keep: { grown: resident } })
+        .run({ session: growSession, bind: { cache: resident }, feeds: { zeros }, keep: { grown: resident } })
         .catch(failAll)
     }
   }
@@ -349,7 +350,7 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
     const tables = Math.max(1, ...block.map((row) => Math.ceil(row.cached / PAGE_SIZE)))
     const ids = new Int32Array(batch * time)
     const starts = Float32Array.from(block, (row) => row.cached)
-    const pages = new BigInt64Array(batch * tables)
+    const pages = new Int32Array(batch * tables)
     const last = Int32Array.from(fed, (count, b) => b * time + count - 1)
     const heads = config.keyValueHeads
     const targets = new Int32Array(batch * heads * time).fill(-1)
@@ -357,7 +358,7 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
       row.state = 'running'
       const count = fed[b]!
       while (row.pages.length * PAGE_SIZE < row.cached + count) row.pages.push(takePage())
-      for (let n = 0; n * PAGE_SIZE < row.cached; n++) pages[b * tables + n] = BigInt(row.pages[n]!)
+      for (let n = 0; n * PAGE_SIZE < row.cached; n++) pages[b * tables + n] = row.pages[n]!
       for (let t = 0; t < count; t++) {
         const position = row.cached + t
         ids[b * time + t] = row.ids[position]!
@@ -376,7 +377,7 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
         feeds: {
           ids: { type: 'int32', dims: [batch, time], data: ids },
           starts: { type: 'float32', dims: [batch], data: starts },
-          pages: { type: 'int64', dims: [batch, tables], data: pages },
+          pages: { type: 'int32', dims: [batch, tables], data: pages },
           rows: { type: 'int32', dims: [batch], data: last },
         },
         fetch: ['logits'],
@@ -436,10 +437,10 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
 }
 
 /** A cache tensor with rows of zeros behind it. */
-function growGraph(config: DecoderConfig): Graph {
-  const graph = new Graph()
-  const cache = graph.input('cache', 'float32', ['R', config.headSize])
-  const pads = graph.input('pads', 'int64', [4])
-  graph.output('grown', graph.emit('Pad', [cache, pads], 'float32', ['G', config.headSize]))
-  return graph
+function growGraph(config: DecoderConfig): ProgramBuilder {
+  const program = new ProgramBuilder()
+  const cache = program.input('cache', 'float32', ['R', config.headSize])
+  const zeros = program.input('zeros', 'float32', ['Z', config.headSize])
+  program.output('grown', program.ops.concat([cache, zeros], 0))
+  return program
 }

@@ -4,8 +4,8 @@
  */
 
 import type { Device } from '../engine/device.ts'
-import type { FloatType } from '../engine/graph.ts'
 import type { TensorData } from '../engine/protocol.ts'
+import type { FloatType } from '../engine/shape.ts'
 import type { DecoderConfig } from './architecture.ts'
 import { weightShapes } from './architecture.ts'
 

@@ -3,9 +3,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Device } from '../../src/engine/device.ts'
 import { openDevice } from '../../src/engine/device.ts'
-import { Graph } from '../../src/engine/graph.ts'
-import { graphOps } from '../../src/engine/graph-ops.ts'
 import { engineOptions } from '../../src/engine/options.ts'
+import type { Program } from '../../src/engine/program.ts'
+import { ProgramBuilder } from '../../src/engine/program.ts'
 import type { TensorData } from '../../src/engine/protocol.ts'
 
 let device: Device
@@ -22,11 +22,11 @@ const vector = (...values: number[]): TensorData => ({
 const download = async (name: string) => [...(await device.download([name]))[0]!.data].map(Number)
 
 /** y = x * w */
-function scaling(): Uint8Array {
-  const graph = new Graph()
-  const ops = graphOps(graph)
-  graph.output('y', ops.multiply(graph.input('x', 'float32', ['N']), graph.input('w', 'float32', ['N'])))
-  return graph.build()
+function scaling(): Program {
+  const program = new ProgramBuilder()
+  const [x, w] = [program.input('x', 'float32', ['N']), program.input('w', 'float32', ['N'])]
+  program.output('y', program.ops.multiply(x, w))
+  return program.build()
 }
 
 test('resident tensors: bound, kept, accumulated, copied, removed', async () => {
@@ -51,24 +51,41 @@ test('resident tensors: bound, kept, accumulated, copied, removed', async () => 
   await device.releaseSession('scale')
 })
 
-test('a cache scattered into in place keeps its memory and its other rows', async () => {
-  const graph = new Graph()
-  const cache = graph.input('cache', 'float32', ['S', 2])
-  const row = graph.input('row', 'float32', [1, 2])
-  const at = graph.input('at', 'int64', [1, 1])
-  graph.output('next', graph.emit('ScatterND', [cache, at, row], 'float32', ['S', 2]))
-  graph.output('total', graphOps(graph).sum(graph.emit('Identity', [row], 'float32', [1, 2]), [0, 1], false))
-  await device.createSession('scatter', graph.build(), { cache: 'cache' })
-  await device.upload(new Map([['cache', { type: 'float32', dims: [3, 2], data: new Float32Array(6) }]]))
-  for (const step of [0, 2]) {
-    const feeds: Record<string, TensorData> = {
-      row: { type: 'float32', dims: [1, 2], data: Float32Array.of(step + 1, step + 2) },
-      at: { type: 'int64', dims: [1, 1], data: BigInt64Array.of(BigInt(step)) },
-    }
-    await device.run({ session: 'scatter', feeds, inPlace: { next: 'cache' }, fetch: ['total'] })
+test('an output in place of a bound input replaces its content', async () => {
+  const program = new ProgramBuilder()
+  const [cache, change] = [program.input('cache', 'float32', [3]), program.input('change', 'float32', [3])]
+  program.output('next', program.ops.add(cache, change))
+  program.output('total', program.ops.sum(change, [0], false))
+  await device.createSession('add', program.build(), { cache: 'cache' })
+  await device.upload(new Map([['cache', vector(1, 2, 3)]]))
+  for (const change of [vector(1, 0, 0), vector(0, 0, 2)]) {
+    const { total } = await device.run({
+      session: 'add',
+      feeds: { change },
+      inPlace: { next: 'cache' },
+      fetch: ['total'],
+    })
+    expect(total!.data[0]).toBe(change.data[0] === 1 ? 1 : 2)
   }
-  expect(await download('cache')).toEqual([1, 2, 0, 0, 3, 4])
+  expect(await download('cache')).toEqual([2, 2, 5])
+  await device.releaseSession('add')
+  await device.remove(['cache'])
+})
+
+test('rows of an output are scattered into a named tensor; -1 is dropped', async () => {
+  const program = new ProgramBuilder()
+  program.output('twice', program.ops.add(program.input('x', 'float32', ['B', 'T', 2]), program.ops.scalar(1)))
+  await device.createSession('scatter', program.build())
+  await device.upload(new Map([['cache', { type: 'float32', dims: [3, 2], data: new Float32Array(6) }]]))
+  const x: TensorData = { type: 'float32', dims: [1, 3, 2], data: Float32Array.of(0, 1, 2, 3, 4, 5) }
+  await device.run({
+    session: 'scatter',
+    feeds: { x },
+    scatter: { twice: { into: 'cache', rows: Int32Array.of(2, -1, 0) } },
+  })
+  expect(await download('cache')).toEqual([5, 6, 0, 0, 1, 2])
   await device.releaseSession('scatter')
+  await device.remove(['cache'])
 })
 
 test('AdamW by hand: two steps of one weight, with decay', async () => {
@@ -100,7 +117,8 @@ test('AdamW by hand: two steps of one weight, with decay', async () => {
 test('errors name what is missing and leave the device usable', async () => {
   await expect(device.download(['nobody'])).rejects.toThrow('No tensor named nobody on the device')
   await expect(device.run({ session: 'none' })).rejects.toThrow('No session named none')
-  await expect(device.createSession('broken', Uint8Array.of(1, 2, 3))).rejects.toThrow()
+  const broken = { ...scaling(), outputs: [{ name: 'y', value: 99 }] }
+  await expect(device.createSession('broken', broken)).rejects.toThrow()
   await device.createSession('scale', scaling(), { w: 'absent' })
   await expect(device.run({ session: 'scale', feeds: { x: vector(1) }, fetch: ['y'] })).rejects.toThrow('absent')
   await device.releaseSession('scale')
@@ -109,13 +127,12 @@ test('errors name what is missing and leave the device usable', async () => {
 
 test('the main thread is free while the device computes, and requests keep their order', async () => {
   const size = 700
-  const graph = new Graph()
-  const ops = graphOps(graph)
-  const x = graph.input('x', 'float32', [size, size])
+  const program = new ProgramBuilder()
+  const x = program.input('x', 'float32', [size, size])
   let y = x
-  for (let times = 0; times < 12; times += 1) y = ops.matmul(y, x)
-  graph.output('y', y)
-  await device.createSession('heavy', graph.build())
+  for (let times = 0; times < 12; times += 1) y = program.ops.matmul(y, x)
+  program.output('y', y)
+  await device.createSession('heavy', program.build())
   let longestGap = 0
   let last = performance.now()
   const tick = () => {

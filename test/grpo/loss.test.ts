@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Device } from '../../src/engine/device.ts'
 import { openDevice } from '../../src/engine/device.ts'
-import { Graph } from '../../src/engine/graph.ts'
-import { graphOps } from '../../src/engine/graph-ops.ts'
 import { engineOptions } from '../../src/engine/options.ts'
+import { ProgramBuilder } from '../../src/engine/program.ts'
 import type { PolicyObjective, RowTokens } from '../../src/grpo/loss.ts'
 import { policyLoss, tokenLosses, tokenWeights } from '../../src/grpo/loss.ts'
 import { grpoOptions } from '../../src/grpo/options.ts'
@@ -95,7 +94,7 @@ describe('policyLoss', () => {
   })
   afterAll(() => device.close())
 
-  test.each(Object.entries(VARIANTS))('%s: the graph computes what the arithmetic says', async (_, variant) => {
+  test.each(Object.entries(VARIANTS))('%s: the program computes what the arithmetic says', async (_, variant) => {
     const { importanceWeights = false, ...overrides } = variant
     const options = objective({ clipHigh: 0.28, ...overrides })
     const rows = [
@@ -110,14 +109,14 @@ describe('policyLoss', () => {
     }))
     const weights = rows.map((_, index) => 0.1 + index / 50)
 
-    const graph = new Graph('float64')
-    const column = (name: string) => graph.input(name, 'float64', ['M'])
-    const integers = (name: string, dim: string) => graph.input(name, 'int32', [dim])
+    const program = new ProgramBuilder('float64')
+    const column = (name: string) => program.input(name, 'float64', ['M'])
+    const integers = (name: string, dim: string) => program.input(name, 'int32', [dim])
     const perSequence = options.importanceSamplingLevel === 'sequence'
-    graph.output(
+    program.output(
       'loss',
       policyLoss(
-        graphOps(graph),
+        program.ops,
         {
           logprobs: column('logprobs'),
           oldLogprobs: column('oldLogprobs'),
@@ -132,7 +131,7 @@ describe('policyLoss', () => {
         options,
       ),
     )
-    await device.createSession('loss', graph.build())
+    await device.createSession('loss', program.build())
     const floats = (of: (one: (typeof rows)[number], index: number) => ArrayLike<number>) => {
       const data = Float64Array.from(rows.flatMap((one, index) => Array.from(of(one, index))))
       return { type: 'float64' as const, dims: [data.length], data }

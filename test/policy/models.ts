@@ -2,8 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { readSafetensors } from '../../src/checkpoint/safetensors.ts'
-import { Graph } from '../../src/engine/graph.ts'
-import { graphOps } from '../../src/engine/graph-ops.ts'
+import { ProgramBuilder } from '../../src/engine/program.ts'
 import { decoderLogits, weightShapes } from '../../src/policy/architecture.ts'
 import type { EmbeddedPolicy, EmbeddedPolicySettings, PolicySource } from '../../src/policy/embedded.ts'
 import { openPolicy } from '../../src/policy/embedded.ts'
@@ -125,14 +124,22 @@ export async function scored(
   temperature: number,
 ): Promise<number[]> {
   const { device, config } = policy
-  const graph = new Graph()
-  const ops = graphOps(graph)
-  const weights = new Map([...weightShapes(config)].map(([name, shape]) => [name, graph.input(name, 'float32', shape)]))
-  graph.output(
-    'logits',
-    decoderLogits(ops, config, weights, graph.input('ids', 'int32', ['B', 'T']), graph.input('rows', 'int32', ['M'])),
+  const program = new ProgramBuilder()
+  const { ops } = program
+  const weights = new Map(
+    [...weightShapes(config)].map(([name, shape]) => [name, program.input(name, 'float32', shape)]),
   )
-  await device.createSession('test/score', graph.build(), bindWeights(config, 'policy'))
+  program.output(
+    'logits',
+    decoderLogits(
+      ops,
+      config,
+      weights,
+      program.input('ids', 'int32', ['B', 'T']),
+      program.input('rows', 'int32', ['M']),
+    ),
+  )
+  await device.createSession('test/score', program.build(), bindWeights(config, 'policy'))
   const rows = Int32Array.from({ length: ids.length - from }, (_, i) => from - 1 + i)
   const { logits } = await device.run({
     session: 'test/score',
