@@ -1,5 +1,5 @@
 /**
- * Checkpoints on disk: Hugging Face directories, with our training state beside the weights.
+ * Checkpoints on disk: Hugging Face model directories or PEFT adapter directories, with our training state beside the weights.
  *
  * A checkpoint is written into `<dir>.partial`, flushed, and renamed, with `training_state.json` last: a crash leaves the old
  * checkpoint or the new one, and what is half written is never taken for a whole one.
@@ -7,11 +7,12 @@
  */
 import { existsSync } from 'node:fs'
 import { mkdir, readdir, readFile, rename, rm } from 'node:fs/promises'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, isAbsolute, join, resolve } from 'node:path'
 import type { Result } from '../types.ts'
 import { CheckpointError, failureOf, flushDirectory, writeFlushed } from './durable.ts'
-import type { NamedTensors } from './safetensors.ts'
-import { checkSafetensors, parseJson, parseObject, readSafetensors, safetensorsBytes } from './safetensors.ts'
+import { parseJson, readJson, readText } from './json.ts'
+import type { NamedTensors, StoredType } from './safetensors.ts'
+import { fileEntries, openTensors, safetensorsBytes } from './safetensors.ts'
 
 export interface Checkpoint {
   /** config.json: the architecture. */
@@ -22,9 +23,20 @@ export interface Checkpoint {
   tokenizerConfig: Record<string, unknown> | null
   /** chat_template.jinja; older checkpoints keep it in `tokenizerConfig.chat_template` instead. */
   chatTemplate: string | null
+  /** The tokenizer's files by name, as they were read: saved byte by byte, rather than from the parsed forms above. */
+  tokenizerFiles?: ReadonlyMap<string, Uint8Array>
+  /** Read from disk as they are asked for (`LazyTensors`) when the checkpoint was loaded. Those of the base when there is an adapter. */
   weights: NamedTensors
+  /** A LoRA adapter on these weights: saving writes the adapter alone. */
+  adapter?: AdapterFiles
   /** null for a model that is not in training. */
   training: TrainingState | null
+}
+
+/** A PEFT adapter: adapter_config.json, and adapter_model.safetensors under PEFT's names. */
+export interface AdapterFiles {
+  config: Record<string, unknown>
+  weights: NamedTensors
 }
 
 export interface TrainingState {
@@ -34,30 +46,49 @@ export interface TrainingState {
   optimizer: NamedTensors
 }
 
-/** Both single-file and sharded weights. Fails naming the file that is missing or wrong. */
-export async function loadCheckpoint(directory: string): Promise<Result<Checkpoint>> {
+/** Element types that weights can be saved in, by their names in config.json. */
+export const STORED_TYPES: Readonly<Record<string, StoredType>> = { float32: 'F32', float16: 'F16', bfloat16: 'BF16' }
+
+/** What a tokenizer may consist of; only tokenizer.json, tokenizer_config.json and chat_template.jinja are read by us. */
+const TOKENIZER_FILES = [
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'chat_template.jinja',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'vocab.json',
+  'merges.txt',
+  'tokenizer.model',
+]
+
+/**
+ * Reads a model directory, single-file or sharded, or an adapter directory with the base that it names. The adapter may also be given
+ * apart, for the model in `directory`. Fails naming the file that is missing or wrong.
+ */
+export async function loadCheckpoint(
+  directory: string,
+  adapterDirectory: string | null = null,
+): Promise<Result<Checkpoint>> {
   try {
-    const config = await readJson(join(directory, 'config.json'))
-    if (config === null) throw new CheckpointError('missing_file', missingMessage(directory))
-    const single = join(directory, 'model.safetensors')
-    const weights = await tensorsOf(existsSync(single) ? single : indexOrSingle(directory))
-    const state = await readText(join(directory, 'training_state.json'))
+    if (adapterDirectory === null && !isAdapter(directory)) return { ok: true, value: await loadModel(directory) }
+    const own = adapterDirectory ?? directory
+    const config = await readJson(join(own, 'adapter_config.json'))
+    if (config === null)
+      throw new CheckpointError(
+        'missing_file',
+        `${own} holds no adapter_config.json: expected a PEFT adapter directory`,
+      )
+    const base = adapterDirectory === null ? baseDirectory(own, config) : directory
+    if (isAdapter(base))
+      throw new CheckpointError('bad_file', `${base} is an adapter itself; expected the directory of a whole model`)
+    const model = await loadModel(base)
+    const path = join(own, 'adapter_model.safetensors')
     return {
       ok: true,
       value: {
-        config,
-        generationConfig: await readJson(join(directory, 'generation_config.json')),
-        tokenizer: await readJson(join(directory, 'tokenizer.json')),
-        tokenizerConfig: await readJson(join(directory, 'tokenizer_config.json')),
-        chatTemplate: await readText(join(directory, 'chat_template.jinja')),
-        weights,
-        training:
-          state === null
-            ? null
-            : {
-                state: parseJson(state, join(directory, 'training_state.json')),
-                optimizer: await tensorsOf(join(directory, 'optimizer.safetensors')),
-              },
+        ...model,
+        adapter: { config, weights: new Map(openTensors(path)) },
+        training: await loadTraining(own),
       },
     }
   } catch (error) {
@@ -65,18 +96,74 @@ export async function loadCheckpoint(directory: string): Promise<Result<Checkpoi
   }
 }
 
+async function loadModel(directory: string): Promise<Checkpoint> {
+  const config = await readJson(join(directory, 'config.json'))
+  if (config === null) throw new CheckpointError('missing_file', missingMessage(directory))
+  const single = join(directory, 'model.safetensors')
+  const weights = openTensors(existsSync(single) ? single : indexOrSingle(directory))
+  const tokenizerFiles = new Map<string, Uint8Array>()
+  for (const name of TOKENIZER_FILES) {
+    const path = join(directory, name)
+    if (existsSync(path)) tokenizerFiles.set(name, await readFile(path))
+  }
+  return {
+    config,
+    generationConfig: await readJson(join(directory, 'generation_config.json')),
+    tokenizer: await readJson(join(directory, 'tokenizer.json')),
+    tokenizerConfig: await readJson(join(directory, 'tokenizer_config.json')),
+    chatTemplate: await readText(join(directory, 'chat_template.jinja')),
+    tokenizerFiles,
+    weights,
+    training: await loadTraining(directory),
+  }
+}
+
+async function loadTraining(directory: string): Promise<TrainingState | null> {
+  const path = join(directory, 'training_state.json')
+  const state = await readText(path)
+  if (state === null) return null
+  return {
+    state: parseJson(state, path),
+    optimizer: openTensors(join(directory, 'optimizer.safetensors')),
+  }
+}
+
+/** An adapter directory without a model of its own. */
+function isAdapter(directory: string): boolean {
+  return existsSync(join(directory, 'adapter_config.json')) && !existsSync(join(directory, 'config.json'))
+}
+
+/** A path from the working directory, as PEFT takes it, or else from the adapter's own directory. */
+function baseDirectory(directory: string, config: Record<string, unknown>): string {
+  const base = config.base_model_name_or_path
+  if (typeof base === 'string' && base !== '') {
+    if (existsSync(base)) return base
+    const beside = join(directory, base)
+    if (!isAbsolute(base) && existsSync(beside)) return beside
+  }
+  throw new CheckpointError(
+    'missing_file',
+    `${join(directory, 'adapter_config.json')}: base_model_name_or_path is ${JSON.stringify(base)}, expected a directory that is here; or give the base as policy.path and ${directory} as policy.adapter`,
+  )
+}
+
 /**
  * Writes a whole checkpoint or nothing. An existing directory of that name is replaced: a crash between the two renames
- * leaves the old one as `<dir>.replaced`.
+ * leaves the old one as `<dir>.replaced`. `type` is the element type of the weights, which config.json then declares: float32 by default,
+ * whatever the model was loaded from, since training adds steps too small for 16 bits. Adapters and optimizers are always float32.
  */
-export async function saveCheckpoint(directory: string, checkpoint: Checkpoint): Promise<Result<void>> {
+export async function saveCheckpoint(
+  directory: string,
+  checkpoint: Checkpoint,
+  type: keyof typeof STORED_TYPES = 'float32',
+): Promise<Result<void>> {
   const target = resolve(directory)
   const partial = `${target}.partial`
   const replaced = `${target}.replaced`
   try {
     await rm(partial, { recursive: true, force: true })
     await mkdir(partial, { recursive: true })
-    for (const [name, content] of filesOf(checkpoint)) await writeFlushed(join(partial, name), content)
+    for (const [name, content] of filesOf(checkpoint, type)) await writeFlushed(join(partial, name), content)
     await flushDirectory(partial)
     if (existsSync(target)) {
       await rm(replaced, { recursive: true, force: true })
@@ -112,8 +199,8 @@ export async function latestCheckpoint(runDirectory: string): Promise<{ step: nu
 async function isWhole(directory: string): Promise<boolean> {
   try {
     JSON.parse(await readFile(join(directory, 'training_state.json'), 'utf8'))
-    await checkSafetensors(join(directory, 'model.safetensors'))
-    await checkSafetensors(join(directory, 'optimizer.safetensors'))
+    fileEntries(join(directory, isAdapter(directory) ? 'adapter_model.safetensors' : 'model.safetensors'))
+    fileEntries(join(directory, 'optimizer.safetensors'))
     return true
   } catch {
     return false
@@ -121,18 +208,44 @@ async function isWhole(directory: string): Promise<boolean> {
 }
 
 /** In the order of writing; the training state, whose presence means that all is there, comes last. */
-function* filesOf(checkpoint: Checkpoint): Generator<[name: string, content: Iterable<Uint8Array>]> {
+function* filesOf(
+  checkpoint: Checkpoint,
+  type: keyof typeof STORED_TYPES,
+): Generator<[name: string, content: Iterable<Uint8Array>]> {
   const json = (value: unknown) => [Buffer.from(`${JSON.stringify(value, null, 2)}\n`)]
-  yield ['config.json', json(checkpoint.config)]
-  if (checkpoint.generationConfig) yield ['generation_config.json', json(checkpoint.generationConfig)]
-  if (checkpoint.tokenizer) yield ['tokenizer.json', json(checkpoint.tokenizer)]
-  if (checkpoint.tokenizerConfig) yield ['tokenizer_config.json', json(checkpoint.tokenizerConfig)]
-  if (checkpoint.chatTemplate !== null) yield ['chat_template.jinja', [Buffer.from(checkpoint.chatTemplate)]]
-  yield ['model.safetensors', safetensorsBytes(checkpoint.weights)]
+  if (checkpoint.adapter) {
+    yield ['adapter_config.json', json(checkpoint.adapter.config)]
+    yield ['adapter_model.safetensors', safetensorsBytes(checkpoint.adapter.weights)]
+  } else {
+    yield ['config.json', json(declareType(checkpoint.config, type))]
+    if (checkpoint.generationConfig) yield ['generation_config.json', json(checkpoint.generationConfig)]
+    yield* tokenizerFilesOf(checkpoint, json)
+    yield ['model.safetensors', safetensorsBytes(checkpoint.weights, STORED_TYPES[type])]
+  }
   if (checkpoint.training) {
     yield ['optimizer.safetensors', safetensorsBytes(checkpoint.training.optimizer)]
     yield ['training_state.json', json(checkpoint.training.state)]
   }
+}
+
+function* tokenizerFilesOf(
+  { tokenizerFiles, tokenizer, tokenizerConfig, chatTemplate }: Checkpoint,
+  json: (value: unknown) => Uint8Array[],
+): Generator<[name: string, content: Iterable<Uint8Array>]> {
+  if (tokenizerFiles !== undefined) {
+    for (const [name, bytes] of tokenizerFiles) yield [name, [bytes]]
+    return
+  }
+  if (tokenizer) yield ['tokenizer.json', json(tokenizer)]
+  if (tokenizerConfig) yield ['tokenizer_config.json', json(tokenizerConfig)]
+  if (chatTemplate !== null) yield ['chat_template.jinja', [Buffer.from(chatTemplate)]]
+}
+
+/** Under `dtype`, and `torch_dtype` where a file from before transformers 5 has it; all other keys, known or not, stay. */
+function declareType(config: Record<string, unknown>, type: string): Record<string, unknown> {
+  const { torch_dtype: old, ...rest } = config
+  if (old === undefined) return { ...rest, dtype: type }
+  return 'dtype' in config ? { ...config, dtype: type, torch_dtype: type } : { ...config, torch_dtype: type }
 }
 
 function indexOrSingle(directory: string): string {
@@ -150,19 +263,4 @@ function missingMessage(directory: string): string {
   }
   if (!existsSync(directory)) return `checkpoint ${directory} does not exist; check the path`
   return `${directory} holds no config.json: expected a Hugging Face model directory`
-}
-
-async function tensorsOf(path: string): Promise<NamedTensors> {
-  const result = await readSafetensors(path)
-  if (!result.ok) throw new CheckpointError(result.failure.kind, result.failure.message)
-  return result.value
-}
-
-async function readText(path: string): Promise<string | null> {
-  return existsSync(path) ? await readFile(path, 'utf8') : null
-}
-
-async function readJson(path: string): Promise<Record<string, unknown> | null> {
-  const text = await readText(path)
-  return text === null ? null : parseObject(text, path)
 }

@@ -7,6 +7,7 @@ import {
   readFileSync,
   rmSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,7 +17,7 @@ import type { Checkpoint } from '../../src/checkpoint/checkpoint.ts'
 import { latestCheckpoint, loadCheckpoint, saveCheckpoint, stepDirectory } from '../../src/checkpoint/checkpoint.ts'
 import { failureOf, writeFlushed } from '../../src/checkpoint/durable.ts'
 import type { NamedTensors } from '../../src/checkpoint/safetensors.ts'
-import { readSafetensors, writeSafetensors } from '../../src/checkpoint/safetensors.ts'
+import { openTensors, readSafetensors, safetensorsBytes, writeSafetensors } from '../../src/checkpoint/safetensors.ts'
 
 const scratch = mkdtempSync(join(tmpdir(), 'checkpoint-'))
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
@@ -88,6 +89,47 @@ describe('safetensors', () => {
     const back = value(await readSafetensors(path))
     expect([...back.get('h')!.data]).toEqual([1, -2, 65504, 2 ** -24, Number.POSITIVE_INFINITY])
     expect([...back.get('b')!.data]).toEqual([1, -3.140625])
+  })
+
+  test('saved in 16 bits: what was 16 bits keeps every bit, the rest is rounded to even', async () => {
+    const path = join(scratch, 'narrow.safetensors')
+    const every = Uint16Array.from({ length: 65_536 }, (_, bits) => bits)
+    const isNumber = (bits: number, exponent: number) => (bits & exponent) !== exponent
+    for (const [type, exponent] of [
+      ['F16', 0x7c00],
+      ['BF16', 0x7f80],
+    ] as const) {
+      writeRaw(path, { x: { dtype: type, shape: [65_536], data_offsets: [0, 131_072] } }, [every])
+      const wide = value(await readSafetensors(path))
+      const bytes = Buffer.concat([...safetensorsBytes(wide, type)])
+      const back = new Uint16Array(
+        bytes.buffer.slice(bytes.byteOffset + bytes.length - 131_072, bytes.byteOffset + bytes.length),
+      )
+      const kept = every.filter((bits) => isNumber(bits, exponent))
+      expect(kept.every((bits) => back[bits] === bits)).toBe(true)
+    }
+    // 2049 lies between 2048 and 2050, whose last bit is 0 and 1; 2051 between 2050 and 2052. bfloat16 has 8 bits: 257, 259.
+    const halves = (type: 'F16' | 'BF16', numbers: number[]) => {
+      const tensor = { shape: [numbers.length], data: Float32Array.from(numbers) }
+      const [, data] = [...safetensorsBytes(new Map([['x', tensor]]), type)]
+      writeRaw(path, { x: { dtype: type, shape: tensor.shape, data_offsets: [0, data!.length] } }, [data!])
+      return readSafetensors(path).then((result) => [...value(result).get('x')!.data])
+    }
+    expect(await halves('F16', [2049, 2051, 65_519, 65_520, -1e-9])).toEqual([2048, 2052, 65_504, Infinity, -0])
+    expect(await halves('BF16', [257, 259, 0.1, NaN])).toEqual([256, 260, 0.10009765625, NaN])
+  })
+
+  test('an opened file is read tensor by tensor, and not after it was replaced', async () => {
+    const path = join(scratch, 'lazy.safetensors')
+    value(await writeSafetensors(path, tensors()))
+    const opened = openTensors(path)
+    expect([...opened.keys()].sort()).toEqual(['a.bias', 'b.weight', 'scalar', 'view'])
+    expect(opened.shapes.get('b.weight')).toEqual([2, 4])
+    expect([...opened].map(([name, { data }]) => [name, data.length])).toContainEqual(['b.weight', 8])
+    expect(opened.get('a.bias')).toEqual({ shape: [3], data: new Float32Array([1, 2, 3]) })
+    expect(opened.get('c')).toBeUndefined()
+    utimesSync(path, 1, 1)
+    expect(() => opened.get('a.bias')).toThrow(/lazy\.safetensors was replaced/)
   })
 
   test('shards are read through their index; a tensor that no shard holds is an error', async () => {
@@ -164,6 +206,62 @@ describe('checkpoints', () => {
       expect(bits(back.weights.get(name)!.data)).toEqual(bits(tensor.data))
       expect(bits(back.training!.optimizer.get(name)!.data)).toEqual(bits(tensor.data))
     }
+  })
+
+  test('the files of the tokenizer are saved byte by byte, unknown keys stay, and the element type is declared', async () => {
+    const source = join(scratch, 'source')
+    const target = join(scratch, 'target')
+    value(await saveCheckpoint(source, { ...checkpoint(1), training: null }, 'bfloat16'))
+    // Spaces, an exponent and an escape that writing JSON anew would change; a file that we do not read at all.
+    const odd = {
+      'tokenizer.json': '{ "a":1e2,\n"b": "\\u00e9" }',
+      'merges.txt': 'a b\r\n',
+      'tokenizer.model': '\u0000',
+    }
+    for (const [name, text] of Object.entries(odd)) writeFileSync(join(source, name), text)
+    writeFileSync(join(source, 'config.json'), '{"model_type":"qwen2","torch_dtype":"bfloat16","new_key":{"a":[1]}}')
+    const loaded = value(await loadCheckpoint(source))
+    expect(loaded.tokenizer).toEqual({ a: 100, b: 'é' })
+    value(await saveCheckpoint(target, loaded))
+    for (const [name, text] of Object.entries(odd)) expect(readFileSync(join(target, name), 'utf8')).toBe(text)
+    const config = JSON.parse(readFileSync(join(target, 'config.json'), 'utf8'))
+    expect(config).toEqual({ model_type: 'qwen2', torch_dtype: 'float32', new_key: { a: [1] } })
+    expect(value(await loadCheckpoint(target)).weights.get('a.bias')!.data).toEqual(new Float32Array([1, 2, 3]))
+  })
+
+  test('an adapter is saved alone and loaded with the base that it names', async () => {
+    const base = join(scratch, 'adapters', 'base')
+    const own = stepDirectory(join(scratch, 'adapters', 'run'), 4)
+    value(await saveCheckpoint(base, { ...checkpoint(1), training: null }))
+    const files = value(await loadCheckpoint(base))
+    const weights: NamedTensors = new Map([['x.lora_A.weight', { shape: [1, 2], data: new Float32Array([3, 4]) }]])
+    const adapter = { config: { peft_type: 'LORA', base_model_name_or_path: base, later_key: 1 }, weights }
+    value(await saveCheckpoint(own, { ...files, adapter, training: checkpoint(4).training }))
+    expect(readdirSync(own).sort()).toEqual([
+      'adapter_config.json',
+      'adapter_model.safetensors',
+      'optimizer.safetensors',
+      'training_state.json',
+    ])
+    expect(await latestCheckpoint(join(scratch, 'adapters', 'run'))).toMatchObject({ step: 4 })
+    for (const back of [value(await loadCheckpoint(own)), value(await loadCheckpoint(base, own))]) {
+      expect(back.adapter).toEqual(adapter)
+      expect(back.weights.get('a.bias')!.data).toEqual(new Float32Array([1, 2, 3]))
+      expect(back.training!.state).toMatchObject({ step: 4 })
+      expect(back.config.model_type).toBe('qwen2')
+    }
+    // As PEFT does when it is given a path from the adapter's own folder, or a name of the hub.
+    const name = (path: string) =>
+      writeFileSync(join(own, 'adapter_config.json'), JSON.stringify({ base_model_name_or_path: path }))
+    name('../../base')
+    expect(value(await loadCheckpoint(own)).config.model_type).toBe('qwen2')
+    name('Qwen/Qwen2.5-0.5B')
+    expect(await loadCheckpoint(own)).toMatchObject({
+      ok: false,
+      failure: { kind: 'missing_file', message: expect.stringMatching(/"Qwen\/Qwen2\.5-0\.5B".*policy\.adapter/) },
+    })
+    truncateSync(join(own, 'adapter_model.safetensors'), 20)
+    expect(await latestCheckpoint(join(scratch, 'adapters', 'run'))).toBeNull()
   })
 
   test('saving again replaces the old one and leaves nothing else behind', async () => {
