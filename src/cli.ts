@@ -74,11 +74,11 @@ function parser(words: readonly string[], execute: (command: Command, options: W
   }
   const group = 'dataset '
   for (const command of commands) if (!command.words.startsWith(group)) add(root, command, command.words)
-  root.command(group.trim(), 'Inspect a data set, or render one', (inner) => {
+  root.command(group.trim(), 'Inspect a data set, render one, or import one', (inner) => {
     for (const command of commands) {
       if (command.words.startsWith(group)) add(inner, command, command.words.slice(group.length))
     }
-    return inner.demandCommand(1, 1, 'dataset: inspect or miniature?').recommendCommands()
+    return inner.demandCommand(1, 1, 'dataset: inspect, miniature or import?').recommendCommands()
   })
   for (const { examples } of commands) for (const [example, about] of examples) root.example(example, about)
   return root as Argv

@@ -111,6 +111,38 @@ export const commands: Command[] = [
     },
   },
   {
+    words: 'dataset import <inputs..>',
+    about: 'Make one data set of whole episodes from TVQA, TVQA+, LongTVQA or LongTVQA+ files (docs/data.md)',
+    options: {
+      out: { type: 'string', describe: 'Folder to write', demandOption: true, requiresArg: true },
+      as: {
+        type: 'string',
+        array: true,
+        default: [],
+        nargs: 1,
+        describe:
+          'KIND=FILE or questions:SPLIT=FILE, where content or name does not tell what a file is (may be repeated)',
+      },
+      untimed: {
+        type: 'boolean',
+        default: false,
+        describe: 'Import without durations; episodes have no timeline then',
+      },
+      json,
+    },
+    examples: [
+      [
+        '$0 dataset import tvqa_qa_release tvqa_preprocessed_subtitles.jsonl tvr_video2dur_idx.json --out datasets/tvqa',
+        'TVQA with timed subtitles; run again to go on where it stopped',
+      ],
+    ],
+    async run(options, { progress, signal, print }) {
+      const { runImport } = await import('./import.ts')
+      const { inputs, out, as, untimed, json } = options as Import
+      return runImport({ options: { inputs, out, as, untimed }, json, progress, signal, print })
+    },
+  },
+  {
     words: 'rollout',
     about: 'Generate and score trajectories, without training',
     options: { config: config(), set, resume },
@@ -274,6 +306,7 @@ export const commands: Command[] = [
 ]
 
 type Miniature = { seed: number; episodes: number; out: string; words?: 'training' | 'all' }
+type Import = { inputs: string[]; out: string; as: string[]; untimed: boolean; json: boolean }
 type Evaluate = {
   checkpoint?: string
   dataset?: string

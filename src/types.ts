@@ -65,6 +65,8 @@ export interface Gold {
   clipId: string
   /** Evidence span on the clip's own timeline, in seconds; null where the data has none. */
   span: readonly [number, number] | null
+  /** The same on the episode's timeline, cut to the clip; absent or null where durations are unknown. */
+  episodeSpan?: readonly [number, number] | null
   /** How the question is answered, where the data set says so (the miniature one does). */
   kind: QuestionKind | null
 }

@@ -3,13 +3,16 @@
  *
  * What a policy and agents may see (`Task`) and what only rewards may see (`Gold`) come from separate modules and lie in separate
  * maps. No row is dropped in silence: a bad row is a failure that names it, and what was tolerated stands in `notes`.
+ * A data set that was imported (`import/`) is opened by `imported.ts`, without looking at every row again.
  * Does not decode video and does not draw samples.
  */
 import { stat } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import type { Clip, Episode, Gold, Question, Result, Task } from '../types.ts'
 import { failed } from './failure.ts'
-import { goldOf } from './gold.ts'
+import { goldOf, onEpisode } from './gold.ts'
+import { openImported } from './imported.ts'
+import { readMarker } from './lines.ts'
 import { type ClipMaterial, type Material, readMaterial } from './material.ts'
 import { type ClipName, compareClips, compareEpisodes, parseClipName, parseEpisodeName } from './names.ts'
 import { publicQuestion } from './question.ts'
@@ -45,6 +48,9 @@ export interface OpenOptions {
  * wrong JSON, a row without an option, an unknown clip, two different rows with one qid.
  */
 export async function openDataset(directory: string, options: OpenOptions = {}): Promise<Result<Dataset>> {
+  const marker = await readMarker(directory)
+  if (!marker.ok) return marker
+  if (marker.value) return openImported(directory, marker.value, options.split ?? null)
   const found = await findQuestionFiles(directory)
   if (!found.ok) return found
   const files =
@@ -127,6 +133,10 @@ async function assemble(
     const episode = await readEpisode(id, [...(clipsOf.get(id) as Set<string>)], material)
     if (!episode.ok) return episode
     episodes.set(id, episode.value)
+  }
+  for (const [qid, secret] of gold) {
+    const clip = episodes.get((questions.get(qid) as Question).episodeId)?.clips.find((one) => one.id === secret.clipId)
+    if (secret.span && clip) gold.set(qid, { ...secret, episodeSpan: onEpisode(secret.span, clip) })
   }
   const notes = [
     ...(repeated > 0

@@ -71,3 +71,23 @@ function readSeconds(value: unknown): number | undefined {
   if (text === 'nan') return Number.NaN
   return /^\d+(\.\d*)?$/.test(text) ? Number(text) : undefined
 }
+
+/** Durations in TVR's table have two decimals, and spans too: what differs by less is rounding. */
+export const ROUNDING_SECONDS = 0.011
+
+/**
+ * A span of a clip's own timeline on the episode's, cut to the clip, all in seconds (spec/longvideoagent.md, row 23). `start` and `end`
+ * are the clip's on the episode's timeline. null where the clip has no place there, or the span begins after the clip's end.
+ */
+export function onEpisode(
+  [from, to]: readonly [number, number],
+  { start, end }: { start: number; end: number },
+): [number, number] | null {
+  if (!(end > start) || from > end - start + ROUNDING_SECONDS) return null
+  return [milli(Math.min(start + from, end)), milli(Math.min(start + to, end))]
+}
+
+/** A number of seconds to a millisecond: sums of binary fractions would show their rounding. */
+export function milli(seconds: number): number {
+  return Math.round(seconds * 1000) / 1000
+}

@@ -13,7 +13,7 @@ import { parseClipText, parsePreprocessed, parseSrt } from './subtitles.ts'
 import { readText } from './text.ts'
 
 /** TVQA's frames were cut at this rate: frame n is at (n - 1) / 3 seconds. */
-const TVQA_FRAMES_PER_SECOND = 3
+export const TVQA_FRAMES_PER_SECOND = 3
 
 export interface ClipMaterial {
   subtitles: readonly SubtitleLine[]
@@ -33,7 +33,8 @@ export interface Material {
   notes(): string[]
 }
 
-interface VideoSpan {
+export interface VideoSpan {
+  /** Absolute. */
   path: string
   start: number
   end: number
@@ -164,32 +165,32 @@ async function readClipText(path: string): Promise<Result<Map<string, SubtitleLi
 }
 
 async function readDescriptions(path: string): Promise<Result<Map<string, VisualDescription[]>>> {
+  return mapClips(path, parseDescriptions, '[{start, end, text}]')
+}
+
+/** null when it is no `[{start, end, text}]`. */
+export function parseDescriptions(value: unknown): VisualDescription[] | null {
   const isLine = (line: unknown): line is VisualDescription =>
     isObject(line) && typeof line.start === 'number' && typeof line.end === 'number' && typeof line.text === 'string'
-  return mapClips(
-    path,
-    (value) =>
-      Array.isArray(value) && value.every(isLine)
-        ? value.map(({ start, end, text }) => ({ start, end, text: text.trim() }))
-        : null,
-    '[{start, end, text}]',
-  )
+  return Array.isArray(value) && value.every(isLine)
+    ? value.map(({ start, end, text }) => ({ start, end, text: text.trim() }))
+    : null
 }
 
 async function readVideoSpans(path: string, directory: string): Promise<Result<Map<string, VideoSpan>>> {
-  return mapClips(
-    path,
-    (value) =>
-      isObject(value) &&
-      typeof value.video === 'string' &&
-      typeof value.start === 'number' &&
-      typeof value.end === 'number' &&
-      value.end > value.start &&
-      value.start >= 0
-        ? { path: resolve(directory, value.video), start: value.start, end: value.end }
-        : null,
-    '{video, start, end} with 0 <= start < end',
-  )
+  return mapClips(path, (value) => parseVideoSpan(value, directory), '{video, start, end} with 0 <= start < end')
+}
+
+/** A span of a video file, whose path is relative to `directory`; null when it is no `{video, start, end}`. */
+export function parseVideoSpan(value: unknown, directory: string): VideoSpan | null {
+  return isObject(value) &&
+    typeof value.video === 'string' &&
+    typeof value.start === 'number' &&
+    typeof value.end === 'number' &&
+    value.end > value.start &&
+    value.start >= 0
+    ? { path: resolve(directory, value.video), start: value.start, end: value.end }
+    : null
 }
 
 /** Values of an object from clip names; anything that is no clip, or whose value has another form, is a failure. */

@@ -21,6 +21,22 @@ const CLIP = /^((?:[a-z][a-z0-9]*_)?s\d{2}e\d{2}(?:-\d{2})?)_seg(\d{2})_clip_(\d
 
 export const SHOW_WITHOUT_PREFIX = 'bbt'
 
+/** What TVQA calls its shows in `show_name`, its misspelling included, and the prefix of each in names of clips. */
+const SHOWS: ReadonlyMap<string, string> = new Map([
+  ['the big bang theory', SHOW_WITHOUT_PREFIX],
+  ['friends', 'friends'],
+  ['how i met you mother', 'met'],
+  ['how i met your mother', 'met'],
+  ["grey's anatomy", 'grey'],
+  ['house m.d.', 'house'],
+  ['castle', 'castle'],
+])
+
+/** The show of a `show_name`; null for one that TVQA does not have. */
+export function showOfTitle(title: string): string | null {
+  return SHOWS.get(title.trim().toLowerCase()) ?? null
+}
+
 /** An example, for messages about a name that is none. */
 export const CLIP_NAME_FORM = '[show_]s01e02[-03]_seg01_clip_00'
 

@@ -39,6 +39,26 @@ export const miniatureOptions = z
 
 export type MiniatureOptions = z.infer<typeof miniatureOptions>
 
+export const importOptions = z
+  .object({
+    inputs: z
+      .array(z.string().min(1))
+      .min(1)
+      .describe('Files and folders: questions, subtitles, durations, frames, videos. Folders are looked through.'),
+    out: z.string().min(1).describe('Folder to write.'),
+    as: z
+      .array(z.string())
+      .default([])
+      .describe('`kind=file` or `questions:split=file`, where the content of a file or its name does not tell.'),
+    untimed: z
+      .boolean()
+      .default(false)
+      .describe('Import although no durations are known; episodes then have no timeline and spans stay clip-local.'),
+  })
+  .strict()
+
+export type ImportOptions = z.infer<typeof importOptions>
+
 export const datasetOptions = z
   .object({
     path: z

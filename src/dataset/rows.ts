@@ -30,6 +30,12 @@ export interface Row {
 const NOT_QUESTIONS = /subtitle|visual_descriptions|video2dur|bbox|frame|^clips\.json$|^dataset\.json$|^package/i
 const SPLIT = /(?:^|[_.-])(train|val|valid|validation|dev|test(?:_public|_challenge)?)(?=[_.-]|$)/i
 
+/** What a file's name says about its split; `all` when it says nothing. */
+export function splitOf(path: string): string {
+  const stem = basename(path, extname(path))
+  return (SPLIT.exec(stem)?.[1] ?? (/miniature_(\w+)$/.exec(stem)?.[1] || 'all')).toLowerCase()
+}
+
 /** The question files of a folder, sorted by name. Empty when there are none. */
 export async function findQuestionFiles(directory: string): Promise<Result<QuestionFile[]>> {
   let names: string[]
@@ -41,13 +47,7 @@ export async function findQuestionFiles(directory: string): Promise<Result<Quest
   const files = names
     .filter((name) => /^\.jsonl?$/i.test(extname(name)) && !NOT_QUESTIONS.test(name))
     .sort()
-    .map((name) => {
-      const stem = name.slice(0, -extname(name).length)
-      return {
-        path: join(directory, name),
-        split: (SPLIT.exec(stem)?.[1] ?? (/miniature_(\w+)$/.exec(stem)?.[1] || 'all')).toLowerCase(),
-      }
-    })
+    .map((name) => ({ path: join(directory, name), split: splitOf(name) }))
   return { ok: true, value: files }
 }
 

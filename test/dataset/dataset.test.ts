@@ -19,6 +19,7 @@ test('the same rows as array, as object and as lines, whatever the extension', a
       answer: 1,
       clipId: 's05e02_seg02_clip_01',
       span: [1.5, 4],
+      episodeSpan: null,
       kind: null,
     })
   }

@@ -4,11 +4,12 @@
  * Resumable: a note with the arguments is written first, videos appear only when whole, and `dataset.json` is written last. The
  * encoder comes in as an argument, since this room does not know video.
  */
-import { mkdir, open, readdir, readFile, rename, rm, stat } from 'node:fs/promises'
+import { mkdir, readdir, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Result } from '../../types.ts'
 import { MINIATURE_MARKER, MINIATURE_PREFIX, MINIATURE_STARTED } from '../dataset.ts'
 import { failed, fileFailure } from '../failure.ts'
+import { readOrNull, writeWhole } from '../files.ts'
 import { type MiniatureOptions, miniatureOptions } from '../options.ts'
 import { FRAME, loadMaterial, type PictureMaterial } from './picture.ts'
 import { clipSpans, FRAMES_PER_SECOND, renderEpisode } from './render.ts'
@@ -193,24 +194,4 @@ async function writeText(stories: readonly Story[], options: MiniatureOptions, o
   await writeWhole(join(out, `${MINIATURE_PREFIX}subtitle_clip_level.json`), `${JSON.stringify(texts, null, 1)}\n`)
   await writeWhole(join(out, 'clips.json'), `${JSON.stringify(clips, null, 1)}\n`)
   return { episodes: stories.length, clips: Object.keys(clips).length, questions: rows.length, seconds }
-}
-
-/** A file that is there is whole: written under another name and renamed. */
-async function writeWhole(path: string, text: string): Promise<void> {
-  const partial = `${path}.${process.pid}.partial`
-  const file = await open(partial, 'w')
-  try {
-    await file.writeFile(text)
-    await file.datasync()
-  } finally {
-    await file.close()
-  }
-  await rename(partial, path)
-}
-
-async function readOrNull(path: string): Promise<string | null> {
-  return readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
-    if (error.code === 'ENOENT') return null
-    throw error
-  })
 }

@@ -1,8 +1,8 @@
 import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { readItemAt, readItems } from '../../../src/dataset/import/stream.ts'
-import { failure, folder, value } from '../folder.ts'
+import { readItemAt, readItems } from '../../src/dataset/stream.ts'
+import { failure, folder, value } from './folder.ts'
 
 async function itemsOf(content: string | Buffer) {
   const path = join(folder({ x: content }), 'x')

@@ -8,9 +8,9 @@
 import { isUtf8 } from 'node:buffer'
 import { type FileHandle, open } from 'node:fs/promises'
 import iconv from 'iconv-lite'
-import type { Result } from '../../types.ts'
-import { failed, fileFailure } from '../failure.ts'
-import { locateError, tryParse } from '../json.ts'
+import type { Result } from '../types.ts'
+import { failed, fileFailure } from './failure.ts'
+import { locateError, tryParse } from './json.ts'
 
 export type JsonForm = 'array' | 'object' | 'lines'
 
