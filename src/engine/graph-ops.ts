@@ -74,6 +74,11 @@ export function graphOps(graph: Graph): Ops<Value> {
     })
   }
 
+  /** A half-precision matrix as numbers to compute with. */
+  function widened(x: Value): Value {
+    return x.type === 'float16' ? toFloat(x) : x
+  }
+
   function compare(operator: string, a: Value, b: Value): Value {
     return toFloat(graph.emit(operator, [a, b], 'bool', broadcastShape(a.shape, b.shape)))
   }
@@ -198,10 +203,10 @@ export function graphOps(graph: Graph): Ops<Value> {
   }
 
   function gatherRows(table: Value, indices: Value): Value {
-    const y = graph.emit('Gather', [table, indices], table.type, [...indices.shape, ...table.shape.slice(1)], {
+    const rows = graph.emit('Gather', [table, indices], table.type, [...indices.shape, ...table.shape.slice(1)], {
       attributes: { axis: 0 },
     })
-    return graph.differentiate(y, [table], (g) => {
+    return graph.differentiate(widened(rows), [table], (g) => {
       // Rows may be gathered more than once, so their gradients add up.
       const at = reshape(toInt64(indices), [...indices.shape, 1])
       return [
@@ -282,8 +287,10 @@ export function graphOps(graph: Graph): Ops<Value> {
   function linear(x: Value, weight: Value, bias?: Value): Value {
     const out = weight.shape[0]!
     const inputs = bias === undefined ? [x, weight] : [x, weight, bias]
-    return graph.differentiate(gemm(inputs, [x.shape[0]!, out], 0, 1), inputs, (g) => [
-      x.differentiable ? gemm([g, weight], x.shape, 0, 0) : null,
+    const operands = bias === undefined ? [x, widened(weight)] : [x, widened(weight), bias]
+    return graph.differentiate(gemm(operands, [x.shape[0]!, out], 0, 1), inputs, (g) => [
+      // Half-precision weights are widened anew, so that their float32 copies do not live from here to there.
+      x.differentiable ? gemm([g, widened(weight)], x.shape, 0, 0) : null,
       weight.differentiable ? gemm([g, x], weight.shape, 1, 0) : null,
       bias?.differentiable ? sum(g, [0], false) : null,
     ])

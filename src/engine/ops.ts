@@ -56,7 +56,7 @@ export interface Ops<V> {
   argMax(x: V): V
 
   // Selection by integer indices.
-  /** table [N, ...], indices of any shape -> [...indices, ...]. */
+  /** table [N, ...], indices of any shape -> [...indices, ...]. What is taken from a half-precision table becomes floating point. */
   gatherRows(table: V, indices: V): V
   /** x [M, N], indices [M] -> [M]: one entry of each row. */
   pick(x: V, indices: V): V
@@ -64,7 +64,7 @@ export interface Ops<V> {
   // Linear algebra.
   /** Batched product over the last two axes; leading axes are equal. */
   matmul(a: V, b: V, options?: MatmulOptions): V
-  /** x [R, in], weight [out, in], bias [out] -> x weightᵀ + bias: [R, out]. */
+  /** x [R, in], weight [out, in], bias [out] -> x weightᵀ + bias: [R, out]. A half-precision weight is widened for each product. */
   linear(x: V, weight: V, bias?: V): V
 
   // Layers.

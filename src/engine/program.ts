@@ -208,7 +208,10 @@ export class ProgramBuilder {
       argMax: (x) => one('argMax', [x], 'int64', x.shape.slice(0, -1)),
 
       gatherRows: (table, indices) =>
-        one('gatherRows', [table, indices], table.type, [...indices.shape, ...table.shape.slice(1)]),
+        one('gatherRows', [table, indices], table.type === 'float16' ? float : table.type, [
+          ...indices.shape,
+          ...table.shape.slice(1),
+        ]),
       pick: (x, indices) => one('pick', [x, indices], x.type, indices.shape),
 
       matmul: (a, b, options = {}) => {

@@ -5,7 +5,8 @@ import type { ProgramValue } from '../engine/program.ts'
 import { ProgramBuilder } from '../engine/program.ts'
 import type { FloatType } from '../engine/shape.ts'
 import type { DecoderConfig } from '../policy/architecture.ts'
-import { decoderHidden, vocabularyLogits, weightShapes } from '../policy/architecture.ts'
+import { decoderHidden, trainedWeights, vocabularyLogits } from '../policy/architecture.ts'
+import { weightInputs } from '../policy/weights.ts'
 import type { PolicyObjective } from './loss.ts'
 import { policyLoss } from './loss.ts'
 import { predictedValues, valueHeadShapes, valueLossTerm } from './value.ts'
@@ -19,6 +20,8 @@ interface Parts {
   program: ProgramBuilder
   ops: Ops<ProgramValue>
   weights: Map<string, ProgramValue>
+  /** Names of the weights that gradients are asked for. */
+  trained: readonly string[]
   /** Values [M] of the states at the wanted rows; null without a value head. */
   values: ProgramValue | null
   /** Log-probabilities [M, vocabulary] at the wanted rows. */
@@ -32,8 +35,14 @@ interface Parts {
 function forward(config: DecoderConfig, float: FloatType, valueHead = false): Parts {
   const program = new ProgramBuilder(float)
   const { ops } = program
-  const shapes = valueHead ? [...weightShapes(config), ...valueHeadShapes(config)] : [...weightShapes(config)]
-  const weights = new Map(shapes.map(([name, shape]) => [name, program.input(name, float, shape)]))
+  const weights = weightInputs(program, config)
+  const trained = trainedWeights(config)
+  if (valueHead) {
+    for (const [name, shape] of valueHeadShapes(config)) {
+      weights.set(name, program.input(name, float, shape))
+      trained.push(name)
+    }
+  }
   const ids = program.input('ids', 'int32', ['B', 'T'])
   const rows = program.input('rows', 'int32', ['M'])
   const targets = program.input('targets', 'int32', ['M'])
@@ -43,11 +52,11 @@ function forward(config: DecoderConfig, float: FloatType, valueHead = false): Pa
   const logSoftmax = ops.logSoftmax(logits)
   const logprobs = ops.pick(logSoftmax, targets)
   const values = valueHead ? predictedValues(ops, weights, hidden) : null
-  return { program, ops, weights, values, logSoftmax, targets, logprobs }
+  return { program, ops, weights, trained, values, logSoftmax, targets, logprobs }
 }
 
-function addGradients({ program, weights }: Parts, loss: ProgramValue): void {
-  program.gradients(loss, new Map([...weights].map(([name, value]) => [gradientOutput(name), value])))
+function addGradients({ program, weights, trained }: Parts, loss: ProgramValue): void {
+  program.gradients(loss, new Map(trained.map((name) => [gradientOutput(name), weights.get(name)!])))
 }
 
 /** Output: `logprobs` [M]; with a value head also `values` [M]. */

@@ -8,9 +8,9 @@ import type { Program } from '../engine/program.ts'
 import type { RunRequest, TensorData } from '../engine/protocol.ts'
 import type { FloatType } from '../engine/shape.ts'
 import type { DecoderConfig } from '../policy/architecture.ts'
-import { weightShapes } from '../policy/architecture.ts'
+import { trainedWeights } from '../policy/architecture.ts'
 import type { WeightSet, WeightTensor } from '../policy/weights.ts'
-import { bindWeights, downloadWeights, residentName, uploadWeights } from '../policy/weights.ts'
+import { bindWeights, downloadTrained, residentName, uploadWeights } from '../policy/weights.ts'
 import type { MicroBatch } from './batching.ts'
 import { microBatches } from './batching.ts'
 import type { PolicyGraphOptions } from './graphs.ts'
@@ -49,6 +49,7 @@ export interface BatchSize {
 }
 
 export interface TrainerState {
+  /** What is trained: all weights, or those of the adapter. */
   weights: Map<string, WeightTensor>
   /** AdamW's moments, `first/<weight>` and `second/<weight>`, and the value head; empty before the first step. */
   optimizer: Map<string, WeightTensor>
@@ -87,7 +88,7 @@ export interface Trainer {
   optimizerStep(options: OptimizerStepOptions): Promise<{ gradNorm: number }>
   /** Forgets accumulated gradients. */
   discardGradients(): Promise<void>
-  /** Keeps a copy of the current weights, or of these, as the reference policy. */
+  /** Keeps a copy of the current weights, or of these, as the reference policy. An adapter's reference is always the model without it. */
   keepReference(weights?: ReadonlyMap<string, WeightTensor>): Promise<void>
   save(): Promise<TrainerState>
   /** Continues from a saved state. A state without moments starts the optimizer afresh. */
@@ -125,7 +126,7 @@ export async function openTrainer(
   config: DecoderConfig,
   { weights, float = 'float32', valueHead = false }: TrainerOptions = {},
 ): Promise<Trainer> {
-  const policyNames = [...weightShapes(config).keys()]
+  const policyNames = trainedWeights(config)
   const valueShapes = valueHead ? valueHeadShapes(config) : new Map<string, number[]>()
   const names = [...policyNames, ...valueShapes.keys()]
   const gradientName = (name: string) => `gradient/${name}`
@@ -153,11 +154,13 @@ export async function openTrainer(
   await resetValueHead()
   if (weights !== undefined) await uploadWeights(device, config, weights, 'policy', float)
 
-  async function session(key: string, build: () => Program, withHead = false): Promise<string> {
+  const policyBinding = bindWeights(config, 'policy')
+  const headBinding = Object.fromEntries([...valueShapes.keys()].map((name) => [name, residentName('policy', name)]))
+
+  async function session(key: string, build: () => Program, bind: Record<string, string>): Promise<string> {
     const name = `trainer/${key}`
     if (!sessions.has(name)) {
-      const head = Object.fromEntries([...valueShapes.keys()].map((key) => [key, residentName('policy', key)]))
-      await device.createSession(name, build(), { ...bindWeights(config, 'policy'), ...(withHead ? head : {}) })
+      await device.createSession(name, build(), bind)
       sessions.add(name)
     }
     return name
@@ -225,15 +228,22 @@ export async function openTrainer(
     },
 
     async score(rows, { microBatchTokens, temperature, weights: set }) {
-      const key = await session('score', () => scoreGraph(config, float).build())
-      const request = { session: key, temperature, bind: bindWeights(config, set) }
+      // The reference of an adapter is the model without it, whose weights are here already.
+      const base = set === 'reference' && config.lora !== null ? { ...config, lora: null } : null
+      const scored = base ?? config
+      const bind = bindWeights(scored, base === null ? set : 'policy')
+      const key = await session(base === null ? 'score' : 'score base', () => scoreGraph(scored, float).build(), bind)
+      const request = { session: key, temperature, bind }
       const { outputs } = await runAll(rows, microBatchTokens, request, () => ({}), ['logprobs'], [])
       return outputs[0]!
     },
 
     async values(rows, { microBatchTokens }) {
       if (!valueHead) throw new Error('This trainer was opened without a value head')
-      const key = await session('values', () => scoreGraph(config, float, true).build(), true)
+      const key = await session('values', () => scoreGraph(config, float, true).build(), {
+        ...policyBinding,
+        ...headBinding,
+      })
       const first = rows.map(({ ids, positions }) => ({ ids, positions: positions.slice(0, 1) }))
       const request = { session: key, temperature: 1 }
       const { outputs } = await runAll(first, microBatchTokens, request, () => ({}), ['values'], [])
@@ -247,7 +257,7 @@ export async function openTrainer(
         valueCoefficient: valueHead ? objective.valueCoefficient : null,
       }
       const build = () => policyGraph(config, variant, float).build()
-      const key = await session(`policy ${JSON.stringify(variant)}`, build, valueHead)
+      const key = await session(`policy ${JSON.stringify(variant)}`, build, { ...policyBinding, ...headBinding })
       const columns = ({ members }: MicroBatch): Record<string, TensorData> => {
         const included = members.map((member) => rows[member]!)
         const each = (of: (row: PolicyTrainingRow, index: number) => number) => column(float, included, of)
@@ -281,7 +291,7 @@ export async function openTrainer(
     },
 
     async forwardBackwardSupervised(rows, { microBatchTokens }) {
-      const key = await session('supervised', () => supervisedGraph(config, float).build())
+      const key = await session('supervised', () => supervisedGraph(config, float).build(), policyBinding)
       const columns = ({ members }: MicroBatch) => ({
         tokenWeights: column(
           float,
@@ -338,6 +348,7 @@ export async function openTrainer(
     discardGradients,
 
     async keepReference(reference) {
+      if (config.lora !== null) return
       if (reference !== undefined) await uploadWeights(device, config, reference, 'reference', float)
       else
         for (const name of policyNames) await device.copy(residentName('policy', name), residentName('reference', name))
@@ -356,11 +367,11 @@ export async function openTrainer(
           }),
         )
       }
-      return { weights: await downloadWeights(device, config), optimizer, step }
+      return { weights: await downloadTrained(device, config), optimizer, step }
     },
 
     async load(state) {
-      await uploadWeights(device, config, state.weights, 'policy', float)
+      await uploadWeights(device, config, state.weights, 'policy', float, policyNames)
       await forgetOptimizer()
       await resetValueHead()
       const tensors = new Map<string, TensorData>()

@@ -8,7 +8,8 @@ import type { ProgramValue } from '../engine/program.ts'
 import { ProgramBuilder } from '../engine/program.ts'
 import { product } from '../engine/shape.ts'
 import type { Attend, DecoderConfig } from './architecture.ts'
-import { attentionScale, decoderLayer, embed, head, rotaryAngles, weightShapes } from './architecture.ts'
+import { attentionScale, decoderLayer, embed, head, rotaryAngles } from './architecture.ts'
+import { weightInputs } from './weights.ts'
 
 /** Positions in a page. Pages are copied for each attention, so a page should be a few kilobytes per head. */
 export const PAGE_SIZE = 16
@@ -51,9 +52,7 @@ export function decodeGraph(config: DecoderConfig): ProgramBuilder {
   const { ops } = program
   const { heads, keyValueHeads: groups, headSize } = config
   const shared = heads / groups
-  const weights = new Map(
-    [...weightShapes(config)].map(([name, shape]) => [name, program.input(name, 'float32', shape)]),
-  )
+  const weights = weightInputs(program, config)
   const ids = program.input('ids', 'int32', ['B', 'T'])
   const starts = program.input('starts', 'float32', ['B'])
   const pages = program.input('pages', 'int32', ['B', 'N'])

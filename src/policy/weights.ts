@@ -3,11 +3,13 @@
  * an update is seen by the next run of each. Knows no files and no model beyond names and shapes.
  */
 
+import { Float16Array } from '@petamoriken/float16'
 import type { Device } from '../engine/device.ts'
+import type { ProgramBuilder, ProgramValue } from '../engine/program.ts'
 import type { TensorData } from '../engine/protocol.ts'
 import type { FloatType } from '../engine/shape.ts'
 import type { DecoderConfig } from './architecture.ts'
-import { weightShapes } from './architecture.ts'
+import { storageType, trainedWeights, weightShapes } from './architecture.ts'
 
 /** Row-major values of one tensor. */
 export interface WeightTensor {
@@ -28,34 +30,61 @@ export function bindWeights(config: DecoderConfig, set: WeightSet): Record<strin
   return Object.fromEntries([...weightShapes(config).keys()].map((name) => [name, residentName(set, name)]))
 }
 
-/** Places all weights on the device. Throws when one is missing or has another shape than the configuration says; extra ones are ignored. */
+/** Declares all weights as inputs of a program, by Hugging Face name. */
+export function weightInputs(program: ProgramBuilder, config: DecoderConfig): Map<string, ProgramValue> {
+  return new Map(
+    [...weightShapes(config)].map(([name, shape]) => [
+      name,
+      program.input(name, storageType(config, name, shape, program.float), shape),
+    ]),
+  )
+}
+
+/** Where weights come from: a map in memory, or files that are read as each tensor is asked for. */
+export type WeightSource = Pick<ReadonlyMap<string, WeightTensor>, 'get'>
+
+/**
+ * Places weights on the device, all or those named, one after another. Throws when one is missing, has another shape than the
+ * configuration says, or does not fit into half precision where that is asked for; extra ones are ignored.
+ */
 export async function uploadWeights(
   device: Device,
   config: DecoderConfig,
-  weights: ReadonlyMap<string, WeightTensor>,
+  weights: WeightSource,
   set: WeightSet = 'policy',
   float: FloatType = 'float32',
+  names: readonly string[] = [...weightShapes(config).keys()],
 ): Promise<void> {
-  const tensors = new Map<string, TensorData>()
-  for (const [name, shape] of weightShapes(config)) {
+  const shapes = weightShapes(config)
+  for (const name of names) {
+    const shape = shapes.get(name)!
     const tensor = weights.get(name)
     if (tensor === undefined) throw new Error(`The weights lack ${name} [${shape}]`)
     if (tensor.shape.join() !== shape.join())
       throw new Error(`Weight ${name}: expected shape [${shape}], got [${tensor.shape}]`)
-    const data = float === 'float32' ? tensor.data : Float64Array.from(tensor.data)
-    tensors.set(residentName(set, name), { type: float, dims: shape, data })
+    const type = storageType(config, name, shape, float)
+    await device.upload(
+      new Map([[residentName(set, name), { type, dims: shape, data: stored(tensor.data, type, name) }]]),
+    )
   }
-  await device.upload(tensors)
 }
 
-/** A copy of all weights, by Hugging Face name. */
-export async function downloadWeights(
-  device: Device,
-  config: DecoderConfig,
-  set: WeightSet = 'policy',
-): Promise<Map<string, WeightTensor>> {
-  const names = [...weightShapes(config).keys()]
-  const tensors = await device.download(names.map((name) => residentName(set, name)))
+function stored(data: Float32Array, type: FloatType | 'float16', name: string): TensorData['data'] {
+  if (type === 'float32') return data
+  if (type === 'float64') return Float64Array.from(data)
+  const large = data.find((value) => Math.abs(value) >= HALF_OVERFLOW)
+  if (large !== undefined)
+    throw new Error(`Weight ${name} holds ${large}, too large for float16 (65504); set policy.frozenType to float32`)
+  return new Uint16Array(new Float16Array(data).buffer)
+}
+
+/** Rounds to infinity in half precision. */
+const HALF_OVERFLOW = 65_520
+
+/** A copy of the weights that training changes, by Hugging Face name. */
+export async function downloadTrained(device: Device, config: DecoderConfig): Promise<Map<string, WeightTensor>> {
+  const names = trainedWeights(config)
+  const tensors = await device.download(names.map((name) => residentName('policy', name)))
   return new Map(
     names.map((name, index) => [
       name,
