@@ -7,6 +7,7 @@ import { type Checkpoint, loadCheckpoint } from './checkpoint/checkpoint.ts'
 import type { RunConfig } from './config.ts'
 import { type Dataset, openDataset } from './dataset/index.ts'
 import { renderMiniature } from './miniature.ts'
+import { newAdapter } from './policy/adapter.ts'
 import { type EmbeddedPolicy, openPolicy } from './policy/embedded.ts'
 import { openEndpoint } from './policy/endpoint.ts'
 import type { Progress } from './progress.ts'
@@ -28,14 +29,21 @@ export interface Trainable {
   files: Checkpoint
 }
 
-/** Renders the data set first when the configuration says how and it is not there. */
-export async function openRun(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<OpenRun>> {
-  const { path, split, miniature } = config.dataset
+/** The data set alone; rendered first when the configuration says how and it is not there. */
+export async function openQuestions(
+  { path, split, miniature }: RunConfig['dataset'],
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<Result<Dataset>> {
   if (miniature !== null) {
     const rendered = await renderMiniature({ out: path, miniature, progress, signal })
     if (!rendered.ok) return rendered
   }
-  const dataset = await openDataset(path, split === null ? {} : { split })
+  return openDataset(path, split === null ? {} : { split })
+}
+
+export async function openRun(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<OpenRun>> {
+  const dataset = await openQuestions(config.dataset, progress, signal)
   if (!dataset.ok) return dataset
   const master = await openMaster(config)
   if (!master.ok) return master
@@ -60,19 +68,37 @@ export async function openRun(config: RunConfig, progress: Progress, signal: Abo
 }
 
 async function openMaster(
-  config: Pick<RunConfig, 'policy' | 'engine' | 'name'>,
+  config: Pick<RunConfig, 'policy' | 'engine' | 'name' | 'seed'>,
 ): Promise<Result<Pick<OpenRun, 'policy' | 'trainable'>>> {
   if (config.policy.type === 'endpoint') {
     const endpoint = openEndpoint(config.policy)
     return endpoint.ok ? { ok: true, value: { policy: endpoint.value, trainable: null } } : endpoint
   }
-  const { path, rows, cacheTokens } = config.policy
-  const checkpoint = await loadCheckpoint(path)
-  if (!checkpoint.ok) return checkpoint
-  const settings = { name: config.name, step: stepOf(checkpoint.value), rows, cacheTokens }
-  const policy = await openPolicy(checkpoint.value, config.engine, settings)
+  const { path, adapter, rows, cacheTokens, frozenType } = config.policy
+  const loaded = await loadCheckpoint(path, adapter)
+  if (!loaded.ok) return loaded
+  const files = adapted(config, loaded.value)
+  if (!files.ok) return files
+  const settings = { name: config.name, step: stepOf(loaded.value), rows, cacheTokens, frozenType }
+  const policy = await openPolicy(files.value, config.engine, settings)
   if (!policy.ok) return policy
-  return { ok: true, value: { policy: policy.value, trainable: { policy: policy.value, files: checkpoint.value } } }
+  return { ok: true, value: { policy: policy.value, trainable: { policy: policy.value, files: files.value } } }
+}
+
+/** The checkpoint with a new adapter on it, where the configuration asks for one. */
+function adapted({ policy, seed }: Pick<RunConfig, 'policy' | 'seed'>, files: Checkpoint): Result<Checkpoint> {
+  if (policy.type === 'endpoint' || policy.lora === null) return { ok: true, value: files }
+  const bad = (message: string): Result<Checkpoint> => ({
+    ok: false,
+    failure: { boundary: 'config', kind: 'bad_request', message },
+  })
+  if (files.adapter)
+    return bad('policy.lora: there is an adapter already, which training continues; leave policy.lora out')
+  try {
+    return { ok: true, value: { ...files, adapter: newAdapter(files.config, policy.path, policy.lora, seed) } }
+  } catch (error) {
+    return bad(`${policy.path}: ${(error as Error).message}`)
+  }
 }
 
 /** The training step that a checkpoint was saved after; 0 for a model that was not trained here. */

@@ -23,6 +23,7 @@ import { trajectoryValues } from './grpo/trajectoryValues.ts'
 import { type UpdateMetrics, updatePolicy } from './grpo/update.ts'
 import { goldFor, type OpenRun, openRun, type Trainable } from './open.ts'
 import { tellFailures } from './outages.ts'
+import { trainedOf, withTrained } from './policy/adapter.ts'
 import type { Progress } from './progress.ts'
 import { rewardWarnings, scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
@@ -112,6 +113,8 @@ export async function train(
     if (run.trainable === null)
       return fail(`policy.type: expected checkpoint, since training changes weights; got ${config.policy.type}`)
     const { device, config: decoder } = run.trainable.policy
+    if (decoder.matrixType !== 'float32' && decoder.lora === null)
+      return fail('policy.frozenType: float16 weights are not trained; add policy.lora, or use float32')
     const trainer = await openTrainer(device, decoder, { valueHead: config.grpo.advantageBaseline === 'value' })
     try {
       return await trainRun(config, run, run.trainable, trainer, progress, signal, resume)
@@ -289,7 +292,7 @@ async function continueFrom(
     )
   }
   await trainer.load({
-    weights: loaded.value.weights,
+    weights: trainedOf(loaded.value),
     optimizer: loaded.value.training?.optimizer,
     step: state.optimizerSteps,
   })
@@ -298,7 +301,10 @@ async function continueFrom(
 
 async function save(checkpoints: string, files: Checkpoint, trainer: Trainer, state: RunState): Promise<Result<void>> {
   const { weights, optimizer } = await trainer.save()
-  return saveCheckpoint(stepDirectory(checkpoints, state.step), { ...files, weights, training: { state, optimizer } })
+  return saveCheckpoint(stepDirectory(checkpoints, state.step), {
+    ...withTrained(files, weights),
+    training: { state, optimizer },
+  })
 }
 
 /** The records of the steps before `step`: what a crash left of later ones is cut off, as those steps are run again. */

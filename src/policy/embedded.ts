@@ -1,5 +1,5 @@
 /**
- * The policy that is trained: a Qwen2 decoder on the engine's device, with its tokenizer. Sampling reads the very weights that a
+ * The policy that is trained: a decoder on the engine's device, perhaps with an adapter, and its tokenizer. Sampling reads the very weights that a
  * trainer on the same device changes; after each change `bumpVersion` must be called.
  * Reads no files (a loaded checkpoint is given to it) and does not train.
  */
@@ -8,23 +8,23 @@ import type { Device } from '../engine/device.ts'
 import { openDevice } from '../engine/device.ts'
 import type { EngineOptions } from '../engine/options.ts'
 import type { Failure, FailureKind, GenerateRequest, Generation, Policy, Result } from '../types.ts'
+import type { Adaptable } from './adapter.ts'
+import { adaptedConfig, trainedOf } from './adapter.ts'
 import type { DecoderConfig } from './architecture.ts'
 import type { Decoder } from './decoder.ts'
 import { openDecoder } from './decoder.ts'
-import { decoderConfig } from './families.ts'
 import type { CheckpointPolicyOptions } from './options.ts'
 import { stopCheck } from './stopping.ts'
 import type { TextTokenizer, TokenizerSource } from './tokenizer.ts'
 import { openTokenizer } from './tokenizer.ts'
-import type { WeightTensor } from './weights.ts'
 import { uploadWeights } from './weights.ts'
 
 /** What a policy is made of; a loaded `Checkpoint` is one. */
-export interface PolicySource extends TokenizerSource {
-  weights: ReadonlyMap<string, WeightTensor>
-}
+export type PolicySource = TokenizerSource & Adaptable
 
-export interface EmbeddedPolicySettings extends Pick<CheckpointPolicyOptions, 'rows' | 'cacheTokens'> {
+export interface EmbeddedPolicySettings
+  extends Pick<CheckpointPolicyOptions, 'rows' | 'cacheTokens'>,
+    Partial<Pick<CheckpointPolicyOptions, 'frozenType'>> {
   /** What it is called in reports and versions: the run's name, or the checkpoint's path. */
   name: string
   /** The training step that the weights come from; 0 when absent. */
@@ -41,14 +41,15 @@ export async function openPolicy(
   if (!tokenizer.ok) return tokenizer
   let device: Device | null = null
   try {
-    const config = decoderConfig(source.config)
+    const config: DecoderConfig = { ...adaptedConfig(source), matrixType: settings.frozenType ?? 'float32' }
     if (tokenizer.value.vocabularySize > config.vocabularySize) {
       throw new Error(
         `the tokenizer knows ${tokenizer.value.vocabularySize} tokens, the model ${config.vocabularySize} (vocab_size)`,
       )
     }
     device = await openDevice(engine)
-    await uploadWeights(device, config, source.weights)
+    const trained = trainedOf(source)
+    await uploadWeights(device, config, { get: (name) => trained.get(name) ?? source.weights.get(name) })
     const decoder = await openDecoder(device, config, settings)
     return { ok: true, value: new EmbeddedPolicy(device, config, tokenizer.value, decoder, settings) }
   } catch (error) {

@@ -41,7 +41,7 @@ export async function openServedPolicy(
   const step = /^step-(\d+)$/.exec(basename(resolve(folder)))?.[1]
   const policy = await openPolicy(checkpoint.value, engine, { ...options, name: model, step: Number(step ?? 0) })
   if (!policy.ok) return policy
-  const { mtime } = await stat(join(folder, 'config.json'))
+  const { mtime } = await stat(join(folder, checkpoint.value.adapter ? 'adapter_config.json' : 'config.json'))
   return {
     ok: true,
     value: { name: model, policy: policy.value, created: mtime, stopStrings: stopStrings(checkpoint.value) },
