@@ -4,11 +4,14 @@
  * Reads files only; does not decode video and does not judge whether a leak matters.
  */
 import { stat } from 'node:fs/promises'
-import { basename } from 'node:path'
-import { median } from 'simple-statistics'
 import type { Clip, Question, QuestionKind, Result } from '../types.ts'
-import { type Dataset, openDataset } from './dataset.ts'
-import { findQuestionFiles, type Row, readRows } from './rows.ts'
+import type { Dataset } from './dataset.ts'
+import type { DatasetMarker } from './layout.ts'
+import { type Lengths, lengthsOf, rangeOf } from './lengths.ts'
+import { readMarker } from './lines.ts'
+import { openDataset } from './open.ts'
+import { type Comparison, comparePublished } from './published.ts'
+import { type SurveyedRow, surveyRows } from './survey.ts'
 
 /** A guessing rule, held against the right answers. Chance is 0.2. */
 export interface Guess {
@@ -44,18 +47,27 @@ export interface DatasetReport {
   questions: number
   answered: number
   spans: number
+  zeroLengthSpans: number
+  /** Of an imported data set; null where boxes were not looked for. */
+  boxes: { questions: number; pictures: number; boxes: number } | null
   episodes: number
+  /** Two numbers in one name, such as `s06e24-25`. */
+  doubleEpisodes: number
   clips: number
   /** null where not every duration is known. */
   hours: number | null
   shows: Record<string, { episodes: number; clips: number; questions: number }>
   clipsPerEpisode: { min: number; median: number; max: number }
+  /** null where no episode has a timeline. */
+  lengths: Lengths | null
   questionsPerKind: Record<QuestionKind | 'unstated', number>
   /** How often each of a0..a4 is the answer. */
   answerPositions: [number, number, number, number, number]
   subtitles: { timed: number; untimed: number; missing: number; missingClips: string[] }
   pictures: { video: number; frames: number; descriptions: number; missing: number; missingVideos: string[] }
   leaks: LeakAudit
+  /** What is here of what was published; empty for raw files. */
+  published: Comparison[]
   notes: readonly string[]
 }
 
@@ -71,24 +83,23 @@ const GOLD_KEYS = new Set([
   'span',
   'clipId',
   'evidence',
+  'episodeTs',
+  'episodeSpan',
+  'boxes',
 ])
-const SHOWN = 5
+/** Names that are given as examples of a larger number. */
+export const SHOWN = 5
 
 /** Opens every split of a data set and reports on it. Fails as `openDataset` does. */
 export async function inspectDataset(directory: string): Promise<Result<DatasetReport>> {
   const opened = await openDataset(directory)
   if (!opened.ok) return opened
-  const found = await findQuestionFiles(directory)
-  if (!found.ok) return found
-  const files: DatasetReport['files'] = []
-  const rows: Row[] = []
-  for (const file of found.value) {
-    const read = await readRows(file)
-    if (!read.ok) return read
-    files.push({ file: basename(file.path), split: file.split, rows: read.value.length })
-    rows.push(...read.value)
-  }
-  const named = new Set(rows.map((row) => row.clip?.id))
+  const marker = await readMarker(directory)
+  if (!marker.ok) return marker
+  const survey = await surveyRows(directory, marker.value)
+  if (!survey.ok) return survey
+  const { files, rows } = survey.value
+  const named = new Set(rows.map((row) => row.clipId))
   const dataset = opened.value
   const episodes = [...dataset.episodes.values()]
   const clips = episodes.flatMap((episode) => episode.clips)
@@ -117,13 +128,17 @@ export async function inspectDataset(directory: string): Promise<Result<DatasetR
     questions: dataset.questions.length,
     answered: gold.length,
     spans: gold.filter((one) => one.span !== null).length,
+    zeroLengthSpans: gold.filter(({ span }) => span !== null && span[0] === span[1]).length,
+    boxes: marker.value && boxesOf(marker.value),
     episodes: episodes.length,
+    doubleEpisodes: episodes.filter(({ id }) => /-\d\d$/.test(id)).length,
     clips: clips.length,
     hours: clips.every((clip) => clip.end > clip.start)
       ? clips.reduce((sum, clip) => sum + clip.end - clip.start, 0) / 3600
       : null,
     shows,
-    clipsPerEpisode: { min: Math.min(...clipCounts), median: median(clipCounts), max: Math.max(...clipCounts) },
+    clipsPerEpisode: rangeOf(clipCounts),
+    lengths: lengthsOf(episodes),
     questionsPerKind,
     answerPositions,
     subtitles: subtitleReport(clips),
@@ -136,9 +151,16 @@ export async function inspectDataset(directory: string): Promise<Result<DatasetR
       ).length,
       sharedBetweenSplits: sharedBetweenSplits(rows),
     },
+    published: marker.value ? comparePublished(marker.value, shows) : [],
     notes: dataset.notes,
   }
   return { ok: true, value: report }
+}
+
+function boxesOf({ splits }: DatasetMarker): DatasetReport['boxes'] {
+  const sum = (key: 'questionsWithBoxes' | 'framesWithBoxes' | 'boxes') =>
+    Object.values(splits).reduce((total, split) => total + split[key], 0)
+  return { questions: sum('questionsWithBoxes'), pictures: sum('framesWithBoxes'), boxes: sum('boxes') }
 }
 
 function bare(clip: Clip): boolean {
@@ -233,10 +255,10 @@ function goldKeysIn(dataset: Dataset): string[] {
   return [...bad].sort()
 }
 
-function sharedBetweenSplits(rows: readonly Row[]): LeakAudit['sharedBetweenSplits'] {
+function sharedBetweenSplits(rows: readonly SurveyedRow[]): LeakAudit['sharedBetweenSplits'] {
   const splits = [...new Set(rows.map((row) => row.split))]
-  const question = (row: Row) => `${row.episodeId} ${words(String(row.fields.q))}`
-  const common = (a: string, b: string, of: (row: Row) => string) => {
+  const question = (row: SurveyedRow) => `${row.episodeId} ${words(row.text)}`
+  const common = (a: string, b: string, of: (row: SurveyedRow) => string) => {
     const values = (split: string) => new Set(rows.filter((row) => row.split === split).map(of))
     const first = values(a)
     return [...values(b)].filter((value) => first.has(value)).length
@@ -249,96 +271,4 @@ function sharedBetweenSplits(rows: readonly Row[]): LeakAudit['sharedBetweenSpli
       sameEpisode: common(a, b, (row) => row.episodeId),
     })),
   )
-}
-
-/** The 0.99 quantile of chi-squared with 4 degrees of freedom: from here on positions of answers are uneven at p < 0.01. */
-const UNEVEN = 13.277
-
-/** The report as lines for a terminal. */
-export function formatReport(report: DatasetReport): string {
-  const percent = (x: number) => `${(100 * x).toFixed(1)} %`
-  const { subtitles, pictures, leaks } = report
-  const rows: [string, string][] = [
-    ['data set', `${report.name} (${report.directory})`],
-    ['question files', report.files.map(({ file, split, rows: n }) => `${file} (${split}, ${n} rows)`).join('; ')],
-    ['questions', `${report.questions}, ${report.answered} with an answer, ${report.spans} with a time span`],
-    [
-      'kinds',
-      Object.entries(report.questionsPerKind)
-        .filter(([, n]) => n > 0)
-        .map(([kind, n]) => `${kind} ${n}`)
-        .join(', ') || 'none',
-    ],
-    [
-      'episodes',
-      `${report.episodes} with ${report.clips} clips${report.hours === null ? ', durations unknown' : `, ${report.hours.toFixed(2)} hours`}`,
-    ],
-    [
-      'clips per episode',
-      `min ${report.clipsPerEpisode.min}, median ${report.clipsPerEpisode.median}, max ${report.clipsPerEpisode.max}`,
-    ],
-    [
-      'shows',
-      Object.entries(report.shows)
-        .map(
-          ([show, { episodes, clips, questions }]) =>
-            `${show}: ${episodes} episodes, ${clips} clips, ${questions} questions`,
-        )
-        .join('; '),
-    ],
-    [
-      'subtitles',
-      `timed in ${subtitles.timed} clips, without times in ${subtitles.untimed}, missing in ${subtitles.missing}${some(subtitles.missingClips, subtitles.missing)}`,
-    ],
-    [
-      'frames',
-      `from video in ${pictures.video} clips, from folders in ${pictures.frames}, descriptions instead in ${pictures.descriptions}, missing in ${pictures.missing}`,
-    ],
-    ...(pictures.missingVideos.length > 0
-      ? [
-          [
-            'video files missing',
-            `${pictures.missingVideos.length}${some(pictures.missingVideos.slice(0, SHOWN), pictures.missingVideos.length)}`,
-          ] as [string, string],
-        ]
-      : []),
-    ['answers', report.answerPositions.map((n, i) => `a${i} ${n}`).join(', ')],
-  ]
-  const audit: [string, string][] = [
-    [
-      'option words in the question',
-      leaks.optionInQuestion.n === 0
-        ? 'in no question'
-        : `in ${leaks.optionInQuestion.n} questions; choosing that option is right in ${percent(leaks.optionInQuestion.accuracy)}`,
-    ],
-    ['longest option', `choosing it is right in ${percent(leaks.longestOption.accuracy)} (chance 20.0 %)`],
-    [
-      'position',
-      `always the most frequent one is right in ${percent(leaks.fixedPosition.accuracy)}; chi-squared ${leaks.positionChiSquared.toFixed(1)}, ${leaks.positionChiSquared >= UNEVEN ? 'uneven' : 'even'} at p = 0.01`,
-    ],
-    ['random clip', `holds the evidence in ${percent(leaks.randomClip.accuracy)}`],
-    [
-      'gold in what a policy sees',
-      leaks.goldKeysInTasks.length === 0 ? 'none' : `LEAK: ${leaks.goldKeysInTasks.join(', ')}`,
-    ],
-    ['clips known from questions only', `in ${leaks.episodesKnownFromQuestionsOnly} of ${report.episodes} episodes`],
-    ...leaks.sharedBetweenSplits.map(({ splits, sameQuestion, sameQid, sameEpisode }): [string, string] => [
-      `shared by ${splits.join(' and ')}`,
-      `${sameQuestion} questions, ${sameQid} qids, ${sameEpisode} episodes`,
-    ]),
-  ]
-  const width = Math.max(...[...rows, ...audit].map(([name]) => name.length))
-  const lines = (pairs: readonly [string, string][]) =>
-    pairs.map(([name, value]) => `  ${name.padEnd(width)}  ${value}`)
-  return [
-    ...lines(rows),
-    '',
-    'Leak audit',
-    ...lines(audit),
-    ...(report.notes.length > 0 ? ['', 'Notes', ...report.notes.map((note) => `  ${note}`)] : []),
-  ].join('\n')
-}
-
-function some(names: readonly string[], total: number): string {
-  return names.length === 0 ? '' : ` (${names.join(', ')}${total > names.length ? ', ...' : ''})`
 }
