@@ -1,8 +1,11 @@
 /** `showrunner dataset import`: raw files meet the importer, and the importer meets the prober of videos. Prints what was dropped and why. */
-import { formatImportReport, type ImportOptions, importDataset, importOptions } from './dataset/index.ts'
+import { formatImportReport } from './dataset/import/report.ts'
+import { importDataset } from './dataset/import/write.ts'
+import { type ImportOptions, importOptions } from './dataset/options.ts'
 import type { Progress } from './progress.ts'
 import type { Result } from './types.ts'
-import { probe, videoOptions } from './video/index.ts'
+import { videoOptions } from './video/options.ts'
+import { probe } from './video/probe.ts'
 
 export interface ImportCommand {
   options: Partial<ImportOptions>

@@ -1,5 +1,6 @@
 /** `showrunner dataset inspect`: prints what a data set has, lacks and leaks. */
-import { formatReport, inspectDataset } from './dataset/index.ts'
+import { inspectDataset } from './dataset/inspect.ts'
+import { formatReport } from './dataset/inspectText.ts'
 import type { Result } from './types.ts'
 
 export async function inspect(directory: string, json: boolean): Promise<Result<void>> {

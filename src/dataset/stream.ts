@@ -162,7 +162,10 @@ interface RawItem {
 }
 
 interface Splitter {
-  /** The items that end in this chunk. `offset`: where the chunk begins in the file; bytes before `start` are skipped. */
+  /**
+   * The items that end in this chunk, some of them views of it: parse them before the next chunk is read. `offset`: where the chunk
+   * begins in the file; bytes before `start` are skipped.
+   */
   push(chunk: Buffer, start: number, offset: number): Split
   end(): Split
 }
@@ -195,7 +198,7 @@ function lineSplitter(): Splitter {
   let pieces: Buffer[] = []
   let [begin, line] = [0, 1]
   const itemOf = (last: Buffer): RawItem[] => {
-    const bytes = pieces.length === 0 ? Buffer.from(last) : Buffer.concat([...pieces, last])
+    const bytes = pieces.length === 0 ? last : Buffer.concat([...pieces, last])
     pieces = []
     return isBlank(bytes) ? [] : [{ bytes, offset: begin, line, column: 1 }]
   }
@@ -241,7 +244,7 @@ function elementSplitter(form: 'array' | 'object'): Splitter {
       })
       const finish = (at: number) => {
         const last = chunk.subarray(from, at)
-        const bytes = pieces.length === 0 ? Buffer.from(last) : Buffer.concat([...pieces, last])
+        const bytes = pieces.length === 0 ? last : Buffer.concat([...pieces, last])
         pieces = []
         items.push({ ...(item as Omit<RawItem, 'bytes'>), bytes })
         item = null
