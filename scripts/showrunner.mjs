@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 /**
  * Starts Showrunner: `node scripts/showrunner.mjs <command> [args]`, `... test [vitest args]` for the tests,
- * or `... bench <name> [args]` for a benchmark.
+ * `... bench <name> [args]` for a benchmark, or `... golden DIR` for a comparison with another implementation.
  *
  * Installs the packages when they are missing or differ from package-lock.json, sets what must be in the environment before
  * Node starts, and hands over to src/cli.ts (or vitest). Plain JavaScript without dependencies, since it runs before there are any.
- * It parses no options and knows no commands except `test` and `bench`: that is src/cli.ts.
+ * It parses no options and knows no commands except `test`, `bench` and `golden`: that is src/cli.ts.
  */
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
@@ -40,7 +40,9 @@ process.exitCode =
     ? await runTests(args)
     : command === 'bench'
       ? await runBenchmark(args)
-      : await runScript('src/cli.ts', process.argv.slice(2))
+      : command === 'golden'
+        ? await runScript('scripts/golden/golden.ts', args)
+        : await runScript('src/cli.ts', process.argv.slice(2))
 
 /** @param {string} path @param {string[]} words */
 function runScript(path, words) {
