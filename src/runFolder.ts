@@ -1,9 +1,11 @@
 /**
  * A run's folder, `rollouts/<name>/`, belongs to one configuration: `run.json` holds its hash, so that what a changed configuration
- * makes is never mixed with what is stored. Knows nothing of what else lies there.
+ * makes is never mixed with what is stored, and `config.json` the configuration itself, for those who look at the run later. Knows
+ * nothing of what else lies there.
  */
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
+import { z } from 'zod'
 import type { Failure } from './types.ts'
 
 type Failed = { ok: false; failure: Failure }
@@ -20,6 +22,60 @@ export async function claimRunFolder(directory: string, hash: string): Promise<{
     return { ok: false, failure: { boundary: 'config', kind: 'bad_request', message } }
   } catch (error) {
     return runFileFailure(path, error)
+  }
+}
+
+/** Writes the configuration as it was resolved, defaults and `--set` included. It names environment variables with keys, never keys. */
+export async function recordConfig(directory: string, config: object): Promise<{ ok: true } | Failed> {
+  const path = join(directory, CONFIG)
+  try {
+    await mkdir(directory, { recursive: true })
+    await replaceFile(path, `${JSON.stringify(config, null, 2)}\n`)
+    return { ok: true }
+  } catch (error) {
+    return runFileFailure(path, error)
+  }
+}
+
+const CONFIG = 'config.json'
+
+/** What is read of a recorded configuration: as little as possible, since other versions may have written it. */
+export interface RecordedConfig {
+  /** Folders of data sets that the run's questions are from. */
+  datasets: readonly string[]
+  /** Folder of the checkpoint that the run began with; null for a policy behind an endpoint. */
+  policy: string | null
+  /** Training steps that were planned. */
+  steps: number
+}
+
+const dataset = z.object({ path: z.string() })
+const recorded = z.object({
+  dataset,
+  policy: z.object({ path: z.string().optional() }),
+  training: z.object({ steps: z.number() }),
+  evaluation: z.object({ dataset: dataset.nullable() }),
+})
+
+/** The configuration in a run's folder, or in the nearest one above it: held-out runs and budgets lie below. null: none is recorded. */
+export async function recordedConfig(directory: string): Promise<RecordedConfig | null> {
+  for (let folder = resolve(directory); dirname(folder) !== folder; folder = dirname(folder)) {
+    const text = await readFile(join(folder, CONFIG), 'utf8').catch(() => null)
+    if (text === null) continue
+    const { success, data } = recorded.safeParse(parsedJson(text))
+    if (!success) return null
+    const { dataset, policy, training, evaluation } = data
+    const datasets = [dataset.path, ...(evaluation.dataset === null ? [] : [evaluation.dataset.path])]
+    return { datasets, policy: policy.path ?? null, steps: training.steps }
+  }
+  return null
+}
+
+function parsedJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
   }
 }
 

@@ -28,7 +28,7 @@ import type { Progress } from './progress.ts'
 import { rewardWarnings, scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
 import { answerable } from './rollouts.ts'
-import { replaceFile, runFileFailure } from './runFolder.ts'
+import { recordConfig, replaceFile, runFileFailure } from './runFolder.ts'
 import { answerKeyOf, writeAnswerKey } from './trajectory/answerKey.ts'
 import { openStore } from './trajectory/store.ts'
 import type { Failure, Result, ScoredGroup, Task } from './types.ts'
@@ -161,6 +161,8 @@ async function trainRun(
       answerKeyOf(tasks, (task) => goldFor(run.dataset, task)),
     )
     if (!keyed.ok) return keyed
+    const recorded = await recordConfig(directory, config)
+    if (!recorded.ok) return recorded
     const totalSteps = config.training.steps * config.grpo.epochs * config.grpo.minibatches
     const metrics = join(directory, METRICS)
     const kept = await keepMetrics(metrics, state.step)

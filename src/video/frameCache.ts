@@ -128,7 +128,7 @@ async function locate({ source, times, width }: FrameRequest): Promise<Result<Se
         path,
         at: seconds,
         width,
-        hash: hash(`${file.value}\0${seconds.toFixed(4)}\0${width ?? 'stored'}`),
+        hash: pictureHash(file.value, seconds, width),
       })),
     }
   }
@@ -138,9 +138,14 @@ async function locate({ source, times, width }: FrameRequest): Promise<Result<Se
     const path = folderFramePath(source, time)
     const file = await identifyFile(path)
     if (!file.ok) return file
-    pictures.push({ path, at: null, width, hash: hash(`${file.value}\0${width ?? 'stored'}`) })
+    pictures.push({ path, at: null, width, hash: pictureHash(file.value, null, width) })
   }
   return { ok: true, value: pictures }
+}
+
+/** Of a file's identity, the seconds from its start (null: the file is the picture) and the width. */
+export function pictureHash(identity: string, at: number | null, width: number | null): string {
+  return hash([identity, ...(at === null ? [] : [at.toFixed(4)]), width ?? 'stored'].join('\0'))
 }
 
 const edgeBytes = 65_536
