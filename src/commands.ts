@@ -285,11 +285,68 @@ export const commands: Command[] = [
         )
       }
       progress.line(`Serving ${served.value.model} at ${served.value.url}/v1 (Ctrl-C stops)`)
-      await new Promise((stop) =>
-        signal.aborted ? stop(null) : signal.addEventListener('abort', stop, { once: true }),
-      )
+      await untilAborted(signal)
       await served.value.close()
       return served
+    },
+  },
+  {
+    words: 'checkpoint merge <directory>',
+    about: 'Write an adapter and its base as one model, for programs that know no adapters',
+    options: {
+      out: { type: 'string', describe: 'Folder to write', demandOption: true, requiresArg: true },
+      base: {
+        type: 'string',
+        describe: 'Folder of the base model; by default the one that the adapter names',
+        requiresArg: true,
+      },
+      dtype: {
+        choices: ['float32', 'float16', 'bfloat16'],
+        describe: 'Element type of the weights; by default that of the base',
+        requiresArg: true,
+      },
+    },
+    examples: [
+      ['$0 checkpoint merge checkpoints/mine/step-000100 --out models/mine', 'A Hugging Face folder, as vLLM reads it'],
+    ],
+    async run(options, { print }) {
+      const { mergeAdapter } = await import('./merge.ts')
+      const { directory, base, out, dtype } = options as Merge
+      const merged = await mergeAdapter({ adapter: directory, base: base ?? null, out, type: dtype ?? null })
+      if (merged.ok) print(merged.value)
+      return merged
+    },
+  },
+  {
+    words: 'view <directory>',
+    about: 'Look at the trajectories of a run, label them, follow training: a page on this machine',
+    options: {
+      port: {
+        describe: 'Port to listen on; by default a free one',
+        requiresArg: true,
+        coerce: wholeNumber('port', 0, 65_535),
+      },
+      dataset: {
+        type: 'string',
+        array: true,
+        nargs: 1,
+        describe:
+          'Folder of the data set, for runs of earlier versions, which keep no clips and no gold (may be repeated)',
+      },
+      open: { type: 'boolean', default: false, describe: 'Open the page in the browser' },
+    },
+    examples: [['$0 view rollouts/quickstart --open', 'Why does the master fail?']],
+    async run(words, { progress, signal }) {
+      const { openViewer } = await import('./viewer.ts')
+      const { viewOptions } = await import('./view/options.ts')
+      const { directory, port, dataset, open } = words as View
+      const viewer = await openViewer({ ...viewOptions.parse({ port }), directory, datasets: dataset ?? [] }, progress)
+      if (!viewer.ok) return viewer
+      progress.line(`${directory}: ${viewer.value.url} (Ctrl-C stops)`)
+      if (open) await (await import('open')).default(viewer.value.url)
+      await untilAborted(signal)
+      await viewer.value.close()
+      return viewer
     },
   },
   {
@@ -307,6 +364,7 @@ export const commands: Command[] = [
 
 type Miniature = { seed: number; episodes: number; out: string; words?: 'training' | 'all' }
 type Import = { inputs: string[]; out: string; as: string[]; untimed: boolean; json: boolean }
+type Merge = { directory: string; base?: string; out: string; dtype?: string }
 type Evaluate = {
   checkpoint?: string
   dataset?: string
@@ -315,6 +373,7 @@ type Evaluate = {
   sampled: boolean
   limit?: number
 }
+type View = { directory: string; port?: number; dataset?: string[]; open: boolean }
 type Serve = { directory: string; host?: string; port?: number; name?: string }
 
 // ---------------------------------------------------------------- what handlers share
@@ -327,6 +386,11 @@ async function withConfig(
   const { loadConfig } = await import('./config.ts')
   const loaded = await loadConfig(options.config as string, options.set as string[])
   return loaded.ok ? run(loaded.value) : loaded
+}
+
+async function untilAborted(signal: AbortSignal): Promise<void> {
+  if (signal.aborted) return
+  await new Promise((stop) => signal.addEventListener('abort', stop, { once: true }))
 }
 
 const isLoopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.')

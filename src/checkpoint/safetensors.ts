@@ -69,6 +69,12 @@ export class LazyTensors implements ReadonlyMap<string, NamedTensor> {
   }
 }
 
+/** Without reading tensors that are not in memory. */
+export function shapesOf(tensors: NamedTensors): ReadonlyMap<string, readonly number[]> {
+  if (tensors instanceof LazyTensors) return tensors.shapes
+  return new Map([...tensors].map(([name, { shape }]) => [name, shape]))
+}
+
 interface StoredEntry {
   path: string
   dtype: StoredType
@@ -107,12 +113,13 @@ export async function writeSafetensors(path: string, tensors: NamedTensors): Pro
 
 /** The file's content in order; float32 tensors are not copied. */
 export function* safetensorsBytes(tensors: NamedTensors, type: StoredType = 'F32'): Generator<Uint8Array> {
-  const names = [...tensors.keys()].sort()
+  const shapes = shapesOf(tensors)
+  const names = [...shapes.keys()].sort()
   // transformers refuses files whose metadata lacks the format.
   const header: Record<string, unknown> = { __metadata__: { format: 'pt' } }
   let offset = 0
   for (const name of names) {
-    const shape = tensors instanceof LazyTensors ? tensors.shapes.get(name)! : tensors.get(name)!.shape
+    const shape = shapes.get(name)!
     const end = offset + elements(shape) * BYTES_PER_ELEMENT[type]
     header[name] = { dtype: type, shape, data_offsets: [offset, end] }
     offset = end

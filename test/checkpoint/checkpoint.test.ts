@@ -294,7 +294,7 @@ describe('checkpoints', () => {
       `import { loadCheckpoint, saveCheckpoint } from ${JSON.stringify(join(process.cwd(), 'src/checkpoint/checkpoint.ts'))}
        const result = await loadCheckpoint(process.argv[2])
        if (!result.ok) process.exit(3)
-       result.value.training.optimizer = { keys() { process.kill(process.pid, 'SIGKILL'); return [] } }
+       result.value.training.optimizer = { *[Symbol.iterator]() { process.kill(process.pid, 'SIGKILL') } }
        await saveCheckpoint(process.argv[3], result.value)`,
     )
     const child = spawnSync(
