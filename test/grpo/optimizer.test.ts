@@ -76,7 +76,48 @@ describe('microBatches', () => {
   })
 })
 
-test('options: unknown keys are refused', () => {
-  expect(grpoOptions.safeParse({ learningrate: 1 }).success).toBe(false)
-  expect(supervisedOptions.safeParse({ clipLow: 0.1 }).success).toBe(false)
+describe('options', () => {
+  test('unknown keys are refused', () => {
+    expect(grpoOptions.safeParse({ learningrate: 1 }).success).toBe(false)
+    expect(supervisedOptions.safeParse({ clipLow: 0.1 }).success).toBe(false)
+  })
+
+  /** What is said about these options: key and message. */
+  const problems = (options: Record<string, unknown>) =>
+    (grpoOptions.safeParse(options).error?.issues ?? []).map(({ path, message }) => `${path.join('.')}: ${message}`)
+
+  test.each([
+    [{ lossType: 'cispo', dualClip: 3 }, 'dualClip: lossType cispo'],
+    [{ lossType: 'cispo', clipHigh: 0.28 }, 'clipHigh: lossType cispo'],
+    [{ ratioCap: 3 }, 'ratioCap: is read only with lossType cispo'],
+    [{ lossType: 'dr_grpo' }, 'maxCompletionLength: lossType dr_grpo'],
+    [{ maxCompletionLength: 512 }, 'maxCompletionLength: is read only with lossType dr_grpo'],
+    [{ dualClip: 1.2, clipHigh: 0.28 }, 'dualClip: must be above 1 + clipHigh'],
+    [{ klEstimator: 'k2' }, 'klEstimator: is read only with a klCoefficient'],
+    [{ klBiasCorrection: false }, 'klBiasCorrection: is read only with a klCoefficient'],
+    [{ advantageBaseline: 'value' }, 'advantageScale: advantageBaseline value'],
+    [
+      { advantageBaseline: 'value', advantageScale: 'none', zeroVariance: 'drop' },
+      'zeroVariance: advantageBaseline value',
+    ],
+    [{ advantageBaseline: 'leave_one_out' }, 'advantageScale: advantageBaseline leave_one_out'],
+    [{ valueCoefficient: 1 }, 'valueCoefficient: is read only with advantageBaseline value'],
+    [{ valueLearningRate: 1 }, 'valueLearningRate: is read only with advantageBaseline value'],
+    [{ importanceSamplingCap: 2 }, 'importanceSamplingCap: corrects recorded'],
+  ])('%j: one problem, which names both keys', (options, problem) => {
+    expect(problems(options)).toEqual([expect.stringContaining(problem)])
+  })
+
+  test.each([
+    {},
+    { lossType: 'cispo', ratioCap: 3 },
+    { lossType: 'dr_grpo', maxCompletionLength: 512, advantageScale: 'none' },
+    { dualClip: 3, importanceSamplingLevel: 'sequence' },
+    { klCoefficient: 0.04, klEstimator: 'k1', klBiasCorrection: false },
+    { advantageBaseline: 'leave_one_out', advantageScale: 'none' },
+    { advantageBaseline: 'value', advantageScale: 'none', valueCoefficient: 0.5, valueLearningRate: 0.01 },
+    { importanceSamplingCap: 2, oldLogprobs: 'recomputed' },
+  ])('%j is sensible', (options) => {
+    expect(problems(options)).toEqual([])
+  })
 })

@@ -63,18 +63,27 @@ async function weightsAfter(rows: readonly PolicyRow[], overrides: Partial<GrpoO
 }
 
 describe('updatePolicy', () => {
-  test.each(['dapo', 'grpo'] as const)(
-    '%s: the division into micro-batches changes neither loss nor gradient',
-    async (lossType) => {
-      const rows = await rolloutRows(8)
-      const whole = await weightsAfter(rows, { lossType, microBatchTokens: 100_000 })
-      for (const microBatchTokens of [1, 40]) {
-        const divided = await weightsAfter(rows, { lossType, microBatchTokens })
-        expect(divided.metrics.steps[0]!.loss).toBeCloseTo(whole.metrics.steps[0]!.loss, 6)
-        expect(divided.metrics.steps[0]!.gradNorm / whole.metrics.steps[0]!.gradNorm).toBeCloseTo(1, 5)
-      }
-    },
-  )
+  test.each<[string, Partial<GrpoOptions>]>([
+    ['dapo', { lossType: 'dapo' }],
+    ['grpo', { lossType: 'grpo' }],
+    ['bnpo', { lossType: 'bnpo' }],
+    ['dr_grpo', { lossType: 'dr_grpo', maxCompletionLength: 20 }],
+    ['cispo', { lossType: 'cispo' }],
+    ['grpo per sequence', { lossType: 'grpo', importanceSamplingLevel: 'sequence' }],
+    ['dapo, importance weights', { oldLogprobs: 'recomputed', importanceSamplingCap: 1.01 }],
+  ])('%s: the division into micro-batches changes neither loss nor gradient', async (_, overrides) => {
+    // Off the policy, so that ratios differ from 1 and from one another.
+    const rows = (await rolloutRows(8)).map((row) => ({
+      ...row,
+      logprobs: row.logprobs!.map((logprob, t) => logprob + ((t % 5) - 2) / 20),
+    }))
+    const whole = await weightsAfter(rows, { ...overrides, microBatchTokens: 100_000 })
+    for (const microBatchTokens of [1, 40]) {
+      const divided = await weightsAfter(rows, { ...overrides, microBatchTokens })
+      expect(divided.metrics.steps[0]!.loss).toBeCloseTo(whole.metrics.steps[0]!.loss, 6)
+      expect(divided.metrics.steps[0]!.gradNorm / whole.metrics.steps[0]!.gradNorm).toBeCloseTo(1, 5)
+    }
+  })
 
   test('raises the log-probability of tokens with a positive advantage and lowers the others', async () => {
     const rows = (await rolloutRows(4)).map((row, index) => ({ ...row, advantage: index % 2 === 0 ? 1 : -1 }))
@@ -144,6 +153,68 @@ describe('updatePolicy', () => {
       context,
     )
     expect(after.steps[0]!.kl).toBeLessThan(before.steps[0]!.kl)
+  })
+
+  test('the numbers of a step: clipped shares, ratios, importance weights, advantages', async () => {
+    const ids = [1, 2, 3, 4, 5, 6, 7, 8]
+    const positions = [2, 3, 4, 5, 6, 7]
+    const sizes = { temperature: 1, weights: 'policy', microBatchTokens: 512 } as const
+    const [own] = await trainer.score([{ ids, positions }], sizes)
+    const sampledWith = (ratios: number[]) => ids.map((_, t) => (t < 2 ? 0 : own![t - 2]! - Math.log(ratios[t - 2]!)))
+    const row = (advantage: number, ratios: number[]): PolicyRow => ({
+      ids,
+      actionMask: [0, 0, 1, 1, 1, 1, 1, 1],
+      logprobs: sampledWith(ratios),
+      advantage,
+      value: null,
+    })
+    const rows = [row(3, [1, 1.5, 0.5, 1.5, 1, 1]), row(-1, [0.5, 1, 1.5, 4, 1, 1.1])]
+
+    const clipped = await updatePolicy(trainer, rows, options({ dualClip: 3 }), context)
+    expect(clipped.steps[0]).toMatchObject({
+      clipFractionHigh: expect.closeTo(2 / 12, 12),
+      clipFractionLow: expect.closeTo(1 / 12, 12),
+      clipFractionDual: expect.closeTo(1 / 12, 12),
+      ratioMean: expect.closeTo((6.5 + 9.1) / 12, 4),
+      ratioMin: expect.closeTo(0.5, 4),
+      ratioMax: expect.closeTo(4, 4),
+      valueLoss: null,
+      tokens: 12,
+    })
+    expect(clipped.ratioMax).toBeCloseTo(4, 4)
+    expect(clipped.advantages).toEqual({ mean: 1, standardDeviation: 2, min: -1, max: 3 })
+    expect([clipped.importanceWeights, clipped.explainedVariance]).toEqual([null, null])
+
+    await trainer.load({ weights: randomWeights(config, 'trainer') })
+    const corrected = await updatePolicy(
+      trainer,
+      rows,
+      options({ oldLogprobs: 'recomputed', importanceSamplingCap: 1.25 }),
+      context,
+    )
+    // Weights: 1, 1.25, 0.5, 1.25, 1, 1 and 0.5, 1, 1.25, 1.25, 1, 1.1; ratios to the recomputed ones are 1.
+    expect(corrected.importanceWeights).toEqual({
+      mean: expect.closeTo(12.1 / 12, 4),
+      standardDeviation: expect.any(Number),
+      min: expect.closeTo(0.5, 4),
+      max: 1.25,
+      truncated: expect.closeTo(4 / 12, 12),
+    })
+    expect(corrected.ratioMax).toBeCloseTo(1, 5)
+    // Minus the mean over 12 tokens of advantage times weight; the weights sum to 6 and 6.1.
+    expect(corrected.steps[0]!.loss).toBeCloseTo(-(3 * 6 - 6.1) / 12, 4)
+  })
+
+  test('log-probabilities that the sampler did not give are an error where they are read', async () => {
+    const rows = (await rolloutRows(2)).map((row) => ({ ...row, logprobs: null }))
+    await expect(updatePolicy(trainer, rows, options(), context)).rejects.toThrow(
+      /Row 0: token \d+ has no log-probability .* oldLogprobs/,
+    )
+    const corrected = options({ oldLogprobs: 'recomputed', importanceSamplingCap: 2 })
+    await expect(updatePolicy(trainer, rows, corrected, context)).rejects.toThrow(/importanceSamplingCap/)
+    expect(trainer.step).toBe(0)
+    await updatePolicy(trainer, rows, options({ oldLogprobs: 'recomputed' }), context)
+    expect(trainer.step).toBe(1)
   })
 
   test('no sampled token, no step', async () => {
