@@ -17,7 +17,7 @@ const mayImport: Record<string, readonly string[]> = {
   rollout: ['systems', 'reward'],
   grpo: ['engine', 'policy'],
   serve: ['policy', 'checkpoint'],
-  report: ['trajectory'],
+  report: ['trajectory', 'systems'],
 }
 
 const source = resolve(import.meta.dirname, '../src')

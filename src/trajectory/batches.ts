@@ -30,7 +30,8 @@ export interface TableFile {
   readonly path: string
   /** Tells this file from another one that takes its name. */
   readonly identity: string
-  size(): Promise<number>
+  /** Bytes, and when they were last written. */
+  state(): Promise<{ size: number; written: Date }>
   /** The whole batches from `from` on: the end of a place, or 0 for all. */
   messages(from: number): AsyncGenerator<Message>
   /** Batches of messages that were read together, which is faster than one by one. */
@@ -71,7 +72,10 @@ function tableOver(file: FileHandle, path: string, identity: string, schema: Uin
   return {
     path,
     identity,
-    size: async () => (await file.stat()).size,
+    async state() {
+      const { size, mtime } = await file.stat()
+      return { size, written: mtime }
+    },
     async *messages(from) {
       for await (const { start, end, bytes } of readFrames(file, Math.max(from, schemaEnd)))
         yield { place: { start, end }, bytes }

@@ -1,0 +1,17 @@
+/** Options of the viewer. Every default stands here and only here. */
+import { z } from 'zod'
+
+export const viewOptions = z
+  .object({
+    port: z.number().int().min(0).max(65_535).default(0).describe('Port on 127.0.0.1; 0 takes a free one.'),
+    rows: z.number().int().positive().default(50).describe('Trajectories on a page of the list.'),
+    patienceMs: z
+      .number()
+      .int()
+      .nonnegative()
+      .default(150)
+      .describe('A page waits this long for the index or a search, then shows what is there and asks again.'),
+  })
+  .strict()
+
+export type ViewOptions = z.infer<typeof viewOptions>
