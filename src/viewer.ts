@@ -8,7 +8,6 @@ import { loadCheckpoint } from './checkpoint/checkpoint.ts'
 import { type Dataset, openDataset } from './dataset/index.ts'
 import { openTokenizer } from './policy/tokenizer.ts'
 import type { Progress } from './progress.ts'
-import { writeReport } from './report/write.ts'
 import { type RecordedConfig, recordedConfig } from './runFolder.ts'
 import { type KeyedQuestion, readAnswerKey } from './trajectory/answerKey.ts'
 import type { Gold, Result } from './types.ts'
@@ -85,7 +84,7 @@ async function openSources(
       unchanged: isUnchanged,
       tokens: await openTokens(config),
       plannedSteps: config?.steps ?? null,
-      report: () => writeReport(directory),
+      report: async () => (await import('./report/write.ts')).writeReport(directory),
       labeller: userInfo().username,
     },
   }

@@ -18,6 +18,7 @@ const mayImport: Record<string, readonly string[]> = {
   grpo: ['engine', 'policy'],
   serve: ['policy', 'checkpoint'],
   report: ['trajectory', 'systems'],
+  view: ['trajectory'],
 }
 
 const source = resolve(import.meta.dirname, '../src')
