@@ -3,6 +3,7 @@
  * Prints one JSON line per repetition. Run with `npx tsx bench/sampling.ts [conversations] [repetitions]`; the launcher's malloc
  * settings (see scripts/) matter.
  */
+import { engineOptions } from '../src/engine/options.ts'
 import { openPolicy } from '../src/policy/embedded.ts'
 import { initializeWeights } from '../src/policy/initialize.ts'
 import { buildWordTokenizer } from '../src/policy/wordTokenizer.ts'
@@ -42,7 +43,7 @@ const opened = await openPolicy(
     chatTemplate: files.chatTemplate,
     generationConfig: null,
   },
-  { threads: 2, memoryArena: true },
+  engineOptions.parse({ threads: 2 }),
   { name: 'bench', rows: 128, cacheTokens: 65_536 },
 )
 if (!opened.ok) throw new Error(opened.failure.message)

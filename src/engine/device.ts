@@ -1,36 +1,15 @@
 /**
- * The client of the device thread (`worker.ts`): named tensors, sessions and runs behind promises. Requests are carried out in the
- * order in which they are made. It does not know what the tensors mean.
+ * The client of the device thread (`worker.ts`): every verb of `Device` is a message, and its answer another. It does not know what the
+ * tensors mean.
  */
 
 import { Worker } from 'node:worker_threads'
 import type { EngineOptions } from './options.ts'
-import type { Program } from './program.ts'
-import type { AdamwRequest, DeviceRequest, Reply, RunRequest, TensorData } from './protocol.ts'
+import type { Call, Device, EngineInUse, Reply } from './protocol.ts'
 
-export interface Device {
-  /** Places tensors on the device under these names. The arrays are copied; later changes to them are not seen. */
-  upload(tensors: ReadonlyMap<string, TensorData>): Promise<void>
-  /** Copies of named tensors, in the order asked for. */
-  download(names: readonly string[]): Promise<TensorData[]>
-  copy(from: string, to: string): Promise<void>
-  /** Forgets tensors; unknown names are ignored. */
-  remove(names: readonly string[]): Promise<void>
-  /** Names of the tensors that the device holds. */
-  names(): Promise<string[]>
-  /** Makes a program ready to run; `bind` gives the named tensors that stand for some of its inputs in every run. */
-  createSession(session: string, program: Program, bind?: Readonly<Record<string, string>>): Promise<void>
-  releaseSession(session: string): Promise<void>
-  /** Runs a session; resolves to the outputs in `fetch`. */
-  run(request: RunRequest): Promise<Record<string, TensorData>>
-  /** Sum of squares of each tensor, in float64: not finite when any entry is not. */
-  squaredNorms(names: readonly string[]): Promise<number[]>
-  adamw(request: AdamwRequest): Promise<void>
-  /** Finishes what was asked for, then stops the thread. */
-  close(): Promise<void>
-}
+export type { Device } from './protocol.ts'
 
-/** Starts a device thread. */
+/** Starts a device thread. Fails when the engine that is asked for cannot be opened. */
 export async function openDevice(options: EngineOptions): Promise<Device> {
   const worker = new Worker(new URL('./worker-start.mjs', import.meta.url), { execArgv: [] })
   const pending = new Map<number, { resolve: (value: unknown) => void; reject: (error: Error) => void }>()
@@ -39,7 +18,7 @@ export async function openDevice(options: EngineOptions): Promise<Device> {
 
   const fail = (error: Error) => {
     ended ??= error
-    for (const { reject } of pending.values()) reject(error)
+    for (const { reject } of pending.values()) reject(ended)
     pending.clear()
   }
   worker.on('message', (reply: Reply) => {
@@ -53,35 +32,44 @@ export async function openDevice(options: EngineOptions): Promise<Device> {
   worker.on('error', (error) => fail(new Error(`The engine's thread failed: ${error.message}`)))
   worker.on('exit', () => fail(new Error('The engine is closed')))
 
-  function ask<T>(request: DeviceRequest): Promise<T> {
+  function ask<T>(call: Call): Promise<T> {
     if (ended !== null) return Promise.reject(ended)
     const id = nextId
     nextId += 1
     return new Promise<T>((resolve, reject) => {
       pending.set(id, { resolve: resolve as (value: unknown) => void, reject })
       worker.ref()
-      worker.postMessage({ id, request })
+      worker.postMessage({ id, call })
     })
   }
 
-  await ask({ kind: 'start', options })
+  async function close(): Promise<void> {
+    if (ended !== null) return
+    const exited = new Promise<void>((resolve) => worker.once('exit', () => resolve()))
+    await ask({ method: 'close', arguments: [] })
+    worker.ref()
+    await exited
+  }
+
+  let inUse: EngineInUse
+  try {
+    inUse = await ask<EngineInUse>({ method: 'open', arguments: [options] })
+  } catch (error) {
+    await close()
+    throw error
+  }
   return {
-    upload: (tensors) => ask({ kind: 'upload', tensors: [...tensors].map(([name, tensor]) => ({ name, tensor })) }),
-    download: (names) => ask({ kind: 'download', names }),
-    copy: (from, to) => ask({ kind: 'copy', from, to }),
-    remove: (names) => ask({ kind: 'remove', names }),
-    names: () => ask({ kind: 'names' }),
-    createSession: (session, program, bind = {}) => ask({ kind: 'createSession', session, program, bind }),
-    releaseSession: (session) => ask({ kind: 'releaseSession', session }),
-    run: (request) => ask({ kind: 'run', run: request }),
-    squaredNorms: (names) => ask({ kind: 'squaredNorms', names }),
-    adamw: (request) => ask({ kind: 'adamw', adamw: request }),
-    async close() {
-      if (ended !== null) return
-      const exited = new Promise<void>((resolve) => worker.once('exit', () => resolve()))
-      await ask({ kind: 'close' })
-      worker.ref()
-      await exited
-    },
+    inUse,
+    upload: (...given) => ask({ method: 'upload', arguments: given }),
+    download: (...given) => ask({ method: 'download', arguments: given }),
+    copy: (...given) => ask({ method: 'copy', arguments: given }),
+    remove: (...given) => ask({ method: 'remove', arguments: given }),
+    names: () => ask({ method: 'names', arguments: [] }),
+    createSession: (...given) => ask({ method: 'createSession', arguments: given }),
+    releaseSession: (...given) => ask({ method: 'releaseSession', arguments: given }),
+    run: (...given) => ask({ method: 'run', arguments: given }),
+    squaredNorms: (...given) => ask({ method: 'squaredNorms', arguments: given }),
+    adamw: (...given) => ask({ method: 'adamw', arguments: given }),
+    close,
   }
 }

@@ -4,12 +4,9 @@
  */
 
 import type { Graph, Value } from './graph.ts'
-import type { MatmulOptions, Ops } from './ops.ts'
+import { MASKED, type MatmulOptions, type Ops } from './ops.ts'
 import type { Dim } from './shape.ts'
 import { broadcastShape, product, sameShape, total } from './shape.ts'
-
-/** Added to attention scores that must not count. Finite, so that no row can become NaN. */
-const MASKED = -1e9
 
 const MICROSOFT = { domain: 'com.microsoft' }
 

@@ -7,6 +7,9 @@
 
 import type { Dim } from './shape.ts'
 
+/** Added to attention scores that must not count. Finite, so that no row can become NaN. */
+export const MASKED = -1e9
+
 export interface MatmulOptions {
   /** Swap the last two axes of the left or the right operand. */
   transposeLeft?: boolean

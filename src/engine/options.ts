@@ -2,8 +2,9 @@
 
 import { z } from 'zod'
 
-export const engineOptions = z
+const onnxOptions = z
   .object({
+    type: z.literal('onnxruntime').default('onnxruntime').describe('ONNX Runtime, through onnxruntime-node.'),
     threads: z
       .number()
       .int()
@@ -18,4 +19,21 @@ export const engineOptions = z
   })
   .strict()
 
+const tfjsOptions = z
+  .object({
+    type: z
+      .literal('tfjs')
+      .describe(
+        'TensorFlow.js: on @tensorflow/tfjs-node-gpu or @tensorflow/tfjs-node where one is installed, else on its wasm backend.',
+      ),
+  })
+  .strict()
+
+/** `engine: tfjs` is short for `engine: { type: tfjs }`. */
+export const engineOptions = z.preprocess(
+  (value) => (typeof value === 'string' ? { type: value } : value),
+  z.discriminatedUnion('type', [onnxOptions, tfjsOptions]),
+)
+
 export type EngineOptions = z.infer<typeof engineOptions>
+export type OnnxOptions = z.infer<typeof onnxOptions>

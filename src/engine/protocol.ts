@@ -1,4 +1,4 @@
-/** What the device's client and its worker say to each other. Plain data: everything here crosses a thread boundary. */
+/** What a device can be asked, and what its client and its thread say to each other: plain data that crosses a thread boundary. */
 
 import type { EngineOptions } from './options.ts'
 import type { Program } from './program.ts'
@@ -62,23 +62,50 @@ export interface AdamwRequest {
   gradientScale: number
 }
 
-export type DeviceRequest =
-  | { kind: 'start'; options: EngineOptions }
-  | { kind: 'upload'; tensors: readonly { name: string; tensor: TensorData }[] }
-  | { kind: 'download'; names: readonly string[] }
-  | { kind: 'copy'; from: string; to: string }
-  | { kind: 'remove'; names: readonly string[] }
-  | { kind: 'names' }
-  | { kind: 'createSession'; session: string; program: Program; bind: Readonly<Record<string, string>> }
-  | { kind: 'releaseSession'; session: string }
-  | { kind: 'run'; run: RunRequest }
-  | { kind: 'squaredNorms'; names: readonly string[] }
-  | { kind: 'adamw'; adamw: AdamwRequest }
-  | { kind: 'close' }
+/** Which engine carries programs out, and on what. */
+export interface EngineInUse {
+  engine: 'onnxruntime' | 'tfjs'
+  version: string
+  /** Execution provider of ONNX Runtime, or backend of TensorFlow.js. */
+  backend: string
+  /** Why it is not the one that was preferred; null when it is. */
+  note: string | null
+}
+
+/** Named tensors and sessions of programs behind promises. Requests are carried out in the order in which they are made. */
+/** Named tensors and sessions of programs behind promises. Requests are carried out in the order in which they are made. */
+export interface Device {
+  readonly inUse: EngineInUse
+  /** Places tensors on the device under these names. The arrays are copied; later changes to them are not seen. */
+  upload(tensors: ReadonlyMap<string, TensorData>): Promise<void>
+  /** Copies of named tensors, in the order asked for. */
+  download(names: readonly string[]): Promise<TensorData[]>
+  copy(from: string, to: string): Promise<void>
+  /** Forgets tensors; unknown names are ignored. */
+  remove(names: readonly string[]): Promise<void>
+  /** Names of the tensors that the device holds. */
+  names(): Promise<string[]>
+  /** Makes a program ready to run; `bind` gives the named tensors that stand for some of its inputs in every run. */
+  createSession(session: string, program: Program, bind?: Readonly<Record<string, string>>): Promise<void>
+  releaseSession(session: string): Promise<void>
+  /** Runs a session; resolves to the outputs in `fetch`. */
+  run(request: RunRequest): Promise<Record<string, TensorData>>
+  /** Sum of squares of each tensor, in float64: not finite when any entry is not. */
+  squaredNorms(names: readonly string[]): Promise<number[]>
+  adamw(request: AdamwRequest): Promise<void>
+  /** Finishes what was asked for, then stops the thread. */
+  close(): Promise<void>
+}
+
+type Method = Exclude<keyof Device, 'inUse'>
+
+export type Call =
+  | { method: 'open'; arguments: [options: EngineOptions] }
+  | { [M in Method]: { method: M; arguments: Parameters<Device[M]> } }[Method]
 
 export interface Envelope {
   id: number
-  request: DeviceRequest
+  call: Call
 }
 
 export type Reply = { id: number; ok: true; value: unknown } | { id: number; ok: false; error: string }

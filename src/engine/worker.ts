@@ -1,218 +1,50 @@
 /**
- * The device: a thread that holds named tensors and ONNX Runtime sessions, and runs one request after another.
- * It knows no model, no loss and no policy. It stops by message: terminating it in the middle of a run aborts the process.
+ * The device thread: opens the engine that the options name, and carries out one request after another.
+ * It stops by message: terminating it in the middle of a run aborts the process.
  */
 
 import { parentPort } from 'node:worker_threads'
-import * as ort from 'onnxruntime-node'
-import { adamwUpdate } from './adamw.ts'
-import { lowerToOnnx } from './lower.ts'
 import type { EngineOptions } from './options.ts'
-import type {
-  AdamwRequest,
-  DeviceRequest,
-  Envelope,
-  Reply,
-  RunRequest,
-  Scatter,
-  TensorArray,
-  TensorData,
-} from './protocol.ts'
-
-interface Session {
-  inference: ort.InferenceSession
-  bind: Readonly<Record<string, string>>
-}
+import type { Call, Device, Envelope, Reply, TensorData } from './protocol.ts'
 
 const port = parentPort
 if (port === null) throw new Error('engine/worker.ts runs only as a worker thread')
 
-let options: EngineOptions = { threads: 1, memoryArena: true }
-const tensors = new Map<string, ort.Tensor>()
-const sessions = new Map<string, Session>()
+let device: Device | null = null
 
 let queue: Promise<void> = Promise.resolve()
 port.on('message', (envelope: Envelope) => {
   queue = queue.then(() => handle(envelope))
 })
 
-async function handle({ id, request }: Envelope): Promise<void> {
+async function handle({ id, call }: Envelope): Promise<void> {
   let reply: Reply
   let transfer: ArrayBuffer[] = []
   try {
-    const value = await answer(request)
+    const value = await answer(call)
     transfer = buffersOf(value)
     reply = { id, ok: true, value }
   } catch (error) {
     reply = { id, ok: false, error: error instanceof Error ? error.message : String(error) }
   }
   port!.postMessage(reply, transfer)
-  if (request.kind === 'close') port!.close()
+  if (call.method === 'close') port!.close()
 }
 
-async function answer(request: DeviceRequest): Promise<unknown> {
-  switch (request.kind) {
-    case 'start':
-      options = request.options
-      return null
-    case 'upload':
-      for (const { name, tensor } of request.tensors) tensors.set(name, toOrt(tensor))
-      return null
-    case 'download':
-      return request.names.map((name) => copyOf(residentTensor(name)))
-    case 'copy':
-      tensors.set(request.to, toOrt(copyOf(residentTensor(request.from))))
-      return null
-    case 'remove':
-      for (const name of request.names) tensors.delete(name)
-      return null
-    case 'names':
-      return [...tensors.keys()]
-    case 'createSession':
-      sessions.set(request.session, {
-        inference: await ort.InferenceSession.create(lowerToOnnx(request.program), sessionOptions()),
-        bind: request.bind,
-      })
-      return null
-    case 'releaseSession':
-      await sessions.get(request.session)?.inference.release()
-      sessions.delete(request.session)
-      return null
-    case 'run':
-      return run(request.run)
-    case 'squaredNorms':
-      return request.names.map((name) => squaredNorm(floats(name)))
-    case 'adamw':
-      adamw(request.adamw)
-      return null
-    case 'close':
-      for (const session of sessions.values()) await session.inference.release()
-      sessions.clear()
-      tensors.clear()
-      return null
+async function answer(call: Call): Promise<unknown> {
+  if (call.method === 'close' && device === null) return null
+  if (call.method === 'open') {
+    device = await open(...call.arguments)
+    return device.inUse
   }
+  const method = device![call.method] as (...given: readonly unknown[]) => Promise<unknown>
+  return method(...call.arguments)
 }
 
-function sessionOptions(): ort.InferenceSession.SessionOptions {
-  return {
-    executionProviders: ['cpu'],
-    intraOpNumThreads: options.threads,
-    interOpNumThreads: 1,
-    executionMode: 'sequential',
-    // Higher levels fuse operators into ones that have no float64 kernel, and measured no faster here.
-    graphOptimizationLevel: 'basic',
-    enableCpuMemArena: options.memoryArena,
-    enableMemPattern: false,
-    logSeverityLevel: 3,
-    // Spinning threads steal the cores from ffmpeg and the main thread; weights are inputs, so there is nothing to prepack.
-    extra: { session: { disable_prepacking: '1', intra_op: { allow_spinning: '0' } } },
-  }
-}
-
-async function run(request: RunRequest): Promise<Record<string, TensorData>> {
-  const session = sessions.get(request.session)
-  if (session === undefined) throw new Error(`No session named ${request.session}`)
-  const feeds: Record<string, ort.Tensor> = {}
-  for (const [input, name] of Object.entries(session.bind)) feeds[input] = residentTensor(name)
-  for (const [input, name] of Object.entries(request.bind ?? {})) feeds[input] = residentTensor(name)
-  for (const [input, tensor] of Object.entries(request.feeds ?? {})) feeds[input] = toOrt(tensor)
-  const fetches: Record<string, ort.Tensor | null> = {}
-  for (const output of request.fetch ?? []) fetches[output] = null
-  for (const output of Object.keys(request.keep ?? {})) fetches[output] = null
-  for (const output of Object.keys(request.accumulate ?? {})) fetches[output] = null
-  for (const output of Object.keys(request.scatter ?? {})) fetches[output] = null
-  for (const [output, name] of Object.entries(request.inPlace ?? {})) fetches[output] = residentTensor(name)
-
-  const results = await session.inference.run(feeds, fetches)
-  for (const [output, name] of Object.entries(request.keep ?? {})) tensors.set(name, results[output]!)
-  for (const [output, name] of Object.entries(request.accumulate ?? {})) accumulate(name, results[output]!)
-  for (const [output, target] of Object.entries(request.scatter ?? {})) scatter(results[output]!, target)
-  const fetched: Record<string, TensorData> = {}
-  for (const output of request.fetch ?? []) {
-    // What is fetched is moved to the caller, so what also stays here is copied.
-    const stays =
-      output in (request.keep ?? {}) || output in (request.accumulate ?? {}) || output in (request.inPlace ?? {})
-    fetched[output] = stays ? copyOf(results[output]!) : fromOrt(results[output]!)
-  }
-  return fetched
-}
-
-function scatter(output: ort.Tensor, { into, rows }: Scatter): void {
-  const target = residentTensor(into)
-  const width = target.dims.at(-1)!
-  if (output.size !== rows.length * width)
-    throw new Error(`Cannot scatter [${output.dims}] into ${rows.length} rows of ${into} [${target.dims}]`)
-  const from = output.data as Float32Array
-  const to = target.data as Float32Array
-  for (let row = 0; row < rows.length; row += 1) {
-    const start = rows[row]! * width
-    if (start < 0) continue
-    for (let column = 0; column < width; column += 1) to[start + column] = from[row * width + column]!
-  }
-}
-
-function accumulate(name: string, addend: ort.Tensor): void {
-  const sum = tensors.get(name)
-  if (sum === undefined) {
-    tensors.set(name, addend)
-    return
-  }
-  const into = sum.data as Float32Array
-  const from = addend.data as Float32Array
-  for (let index = 0; index < into.length; index += 1) into[index] = into[index]! + from[index]!
-}
-
-function adamw(request: AdamwRequest): void {
-  for (const { parameter, gradient, first, second, weightDecay } of request.tensors) {
-    const weights = floats(parameter)
-    adamwUpdate(weights, floats(gradient), moments(first, parameter), moments(second, parameter), weightDecay, request)
-  }
-}
-
-function moments(name: string, like: string): Float32Array | Float64Array {
-  if (!tensors.has(name)) {
-    const { type, dims, size } = residentTensor(like)
-    tensors.set(
-      name,
-      new ort.Tensor(
-        type as 'float32',
-        type === 'float64' ? (new Float64Array(size) as never) : new Float32Array(size),
-        dims,
-      ),
-    )
-  }
-  return floats(name)
-}
-
-function squaredNorm(values: Float32Array | Float64Array): number {
-  let sum = 0
-  for (let index = 0; index < values.length; index += 1) sum += values[index]! * values[index]!
-  return sum
-}
-
-function floats(name: string): Float32Array | Float64Array {
-  const { data } = residentTensor(name)
-  if (data instanceof Float32Array || data instanceof Float64Array) return data
-  throw new Error(`Tensor ${name} on the device is not floating point`)
-}
-
-function residentTensor(name: string): ort.Tensor {
-  const tensor = tensors.get(name)
-  if (tensor === undefined) throw new Error(`No tensor named ${name} on the device`)
-  return tensor
-}
-
-function toOrt(tensor: TensorData): ort.Tensor {
-  return new ort.Tensor(tensor.type as 'float32', tensor.data as Float32Array, tensor.dims)
-}
-
-function fromOrt(tensor: ort.Tensor): TensorData {
-  return { type: tensor.type as TensorData['type'], dims: tensor.dims, data: tensor.data as TensorArray }
-}
-
-function copyOf(tensor: ort.Tensor): TensorData {
-  const { type, dims, data } = fromOrt(tensor)
-  return { type, dims, data: data.slice() }
+/** An engine that is not used is not loaded. */
+async function open(options: EngineOptions): Promise<Device> {
+  if (options.type === 'tfjs') return (await import('./tfjs/device.ts')).openTfjsDevice()
+  return (await import('./onnxDevice.ts')).openOnnxDevice(options)
 }
 
 /** Buffers of the tensors in a reply, to be moved rather than copied: none of them is used here afterwards. */

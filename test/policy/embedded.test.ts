@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { engineOptions } from '../../src/engine/options.ts'
 import type { EmbeddedPolicy } from '../../src/policy/embedded.ts'
 import { openPolicy } from '../../src/policy/embedded.ts'
 import { residentName } from '../../src/policy/weights.ts'
@@ -327,7 +328,7 @@ test('closing cancels what runs', async () => {
 })
 
 test('a model that is not whole or not supported is a failure that names what is wrong', async () => {
-  const engine = { threads: 1, memoryArena: true }
+  const engine = engineOptions.parse({ threads: 1 })
   const settings = { name: 'checkpoints/x', rows: 4, cacheTokens: 1024 }
   const source = smallSource()
   const weights = new Map(source.weights)

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { readSafetensors } from '../../src/checkpoint/safetensors.ts'
+import { engineOptions } from '../../src/engine/options.ts'
 import { ProgramBuilder } from '../../src/engine/program.ts'
 import { decoderLogits, weightShapes } from '../../src/policy/architecture.ts'
 import type { EmbeddedPolicy, EmbeddedPolicySettings, PolicySource } from '../../src/policy/embedded.ts'
@@ -107,11 +108,12 @@ export async function open(
   source: PolicySource,
   settings: Partial<EmbeddedPolicySettings> = {},
 ): Promise<EmbeddedPolicy> {
-  const result = await openPolicy(
-    source,
-    { threads: 1, memoryArena: true },
-    { name: 'test', rows: 64, cacheTokens: 16_384, ...settings },
-  )
+  const result = await openPolicy(source, engineOptions.parse({ threads: 1 }), {
+    name: 'test',
+    rows: 64,
+    cacheTokens: 16_384,
+    ...settings,
+  })
   if (!result.ok) throw new Error(result.failure.message)
   return result.value
 }
