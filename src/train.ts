@@ -198,7 +198,8 @@ async function trainRun(
       const updateStarted = performance.now()
       const rows = policyRows(scored, advantages, config.grpo, values)
       const update = await updatePolicy(trainer, rows, config.grpo, {
-        temperature: config.rollout.temperature,
+        // greedy rollouts record the log-probabilities of temperature 1
+        temperature: config.rollout.temperature || 1,
         totalSteps,
       })
       policy.bumpVersion(step + 1)

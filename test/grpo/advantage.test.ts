@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { AdvantageOptions, PerTrajectory } from '../../src/grpo/advantage.ts'
 import { batchAdvantages, groupMean, leaveOneOut, scoredGroupAdvantages } from '../../src/grpo/advantage.ts'
 import { policyRows } from '../../src/grpo/rows.ts'
-import type { Reward, ScoredGroup, Segment, StopReason } from '../../src/types.ts'
+import { group, segment } from './groups.ts'
 
 const options = (overrides: Partial<AdvantageOptions> = {}): AdvantageOptions => ({
   advantageBaseline: 'group_mean',
@@ -86,55 +86,6 @@ describe('batchAdvantages', () => {
 })
 
 describe('policyRows', () => {
-  const segment = (id: number, sampled: 0 | 1): Segment => ({
-    ids: [id, 7],
-    actionMask: [0, sampled],
-    logprobs: [0, -sampled],
-    promptLength: 1,
-    policyVersion: '0',
-  })
-  const group = (id: string, runs: { reward: number | null; segments: Segment[] }[]): ScoredGroup => {
-    const task = {
-      episode: { id: 'e', show: '', clips: [] },
-      question: { qid: id, episodeId: 'e', text: '', options: [] },
-    }
-    const usage = { calls: 0, promptTokens: 0, completionTokens: 0, frames: 0, seconds: 0, costUsd: 0, cached: 0 }
-    const trajectories = runs.map(({ segments }, sample) => ({
-      id: `0/${id}/${sample}`,
-      system: 's',
-      step: 0,
-      sample,
-      seed: '',
-      task,
-      budget: {
-        turns: 1,
-        windowClips: 1,
-        tokensPerTurn: 1,
-        tokensPerObservation: null,
-        tokensPerTrajectory: null,
-        deadlineSeconds: null,
-      },
-      turns: [],
-      segments,
-      answer: null,
-      stopReason: 'turn_limit' as StopReason,
-      failure: null,
-      visited: [],
-      policyVersion: '0',
-      usage: { master: usage, grounding: usage, vision: usage },
-      seconds: 0,
-    }))
-    const reward = (total: number | null): Reward | null =>
-      total === null ? null : { total, format: 0, answer: total, turnCost: 0 }
-    const scored = trajectories.map((trajectory, sample) => ({
-      trajectory,
-      reward: reward(runs[sample]!.reward),
-      correct: false,
-      grounded: false,
-      kind: null,
-    }))
-    return { group: { id, step: 0, task, trajectories }, scored }
-  }
   const groups = [
     group('varied', [
       { reward: 1, segments: [segment(1, 1), segment(2, 1)] },

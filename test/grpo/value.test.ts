@@ -8,9 +8,11 @@ import { grpoOptions } from '../../src/grpo/options.ts'
 import type { PolicyRow } from '../../src/grpo/rows.ts'
 import type { Trainer } from '../../src/grpo/trainer.ts'
 import { openTrainer } from '../../src/grpo/trainer.ts'
+import { trajectoryValues } from '../../src/grpo/trajectoryValues.ts'
 import { updatePolicy } from '../../src/grpo/update.ts'
 import { explainedVariance } from '../../src/grpo/value.ts'
 import { randomWeights, smallDecoder } from './fixture.ts'
+import { group, segment } from './groups.ts'
 
 test('explainedVariance: 1 for the returns, 0 for a constant, below 0 for worse, null where there is nothing to explain', () => {
   const returns = [0, 1, 2, 5]
@@ -89,6 +91,29 @@ describe('the value head of a trainer', () => {
     // What was sampled after the prompt makes no difference.
     expect(values[0]).toBeCloseTo(values[2]!, 5)
     expect(values[1]).toBeCloseTo(values[3]!, 5)
+  })
+
+  test('values a trajectory by its first trained segment; none without a sampled token or a reward', async () => {
+    await updatePolicy(trainer, await rows(), options, context)
+    const groups = [
+      group('a', [
+        { reward: 1, segments: [segment(3, 0), segment(4, 1), segment(5, 1)] },
+        { reward: 1, segments: [segment(3, 0)] },
+      ]),
+      group('b', [
+        { reward: null, segments: [segment(6, 1)] },
+        { reward: 0, segments: [segment(7, 1)] },
+      ]),
+    ]
+    const [four, seven] = await trainer.values(
+      [4, 7].map((id) => ({ ids: [id, 7], positions: [1] })),
+      { microBatchTokens: 512 },
+    )
+    expect(Math.abs(four! - seven!)).toBeGreaterThan(1e-6)
+    expect(await trajectoryValues(trainer, groups, { microBatchTokens: 512 })).toEqual([
+      [expect.closeTo(four!, 6), null],
+      [null, expect.closeTo(seven!, 6)],
+    ])
   })
 
   test('is kept with the optimizer, not among the weights, and resumed', async () => {
