@@ -21,13 +21,16 @@ export interface TextTokenizer extends ChatTokenizer {
   /** The whole conversation as text, ending after the last message or where the assistant begins to write. */
   render(messages: readonly Message[], addGenerationPrompt: boolean): string
   idOf(token: string): number | undefined
-  /** Ids that end a message (end of sequence), from generation_config.json, config.json or tokenizer_config.json. */
+  /** Ids that end a message: those of generation_config.json, config.json and tokenizer_config.json, and what the template ends one with. */
   readonly endIds: ReadonlySet<number>
   readonly vocabularySize: number
 }
 
 /** Stands for what the assistant wrote when we look for what the template puts after it. */
 const PLACEHOLDER = 'PLACEHOLDER-OF-WHAT-WAS-SAMPLED'
+
+/** Llama 3's templates write today's date unless they are given one: a prompt must not depend on the clock. This is their own default. */
+const PROMPT_DATE = '26 Jul 2024'
 
 /** Words or texts remembered before the memory starts anew. */
 const CACHE_ENTRIES = 50_000
@@ -54,6 +57,7 @@ export function openTokenizer(source: TokenizerSource, name: string): Result<Tex
   const render = (messages: readonly Message[], addGenerationPrompt: boolean) =>
     template.render({
       ...specialTokens,
+      date_string: PROMPT_DATE,
       messages: messages.map((message) => ({ ...message })),
       add_generation_prompt: addGenerationPrompt,
     })
@@ -81,7 +85,7 @@ export function openTokenizer(source: TokenizerSource, name: string): Result<Tex
         ids.length === 0
           ? ''
           : library.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false }),
-      endIds: endIds(source, idOf),
+      endIds: new Set([...endIds(source, idOf), ...turnEnd(render, source.tokenizer, idOf)]),
       vocabularySize: library.get_vocab().size,
     },
   }
@@ -157,4 +161,33 @@ function endIds(source: TokenizerSource, idOf: (token: string) => number | undef
   const id = named === null ? undefined : idOf(named)
   if (id !== undefined) ids.add(id)
   return ids
+}
+
+/**
+ * The special token that the template writes right after what the assistant said (`<|im_end|>`, `<|eot_id|>`): base models and some
+ * instruction models declare another end of sequence, and would never be seen to end a turn.
+ */
+function turnEnd(
+  render: (messages: readonly Message[], addGenerationPrompt: boolean) => string,
+  tokenizerJson: Record<string, unknown>,
+  idOf: (token: string) => number | undefined,
+): number[] {
+  let text: string
+  try {
+    text = render(
+      [
+        { role: 'user', content: '' },
+        { role: 'assistant', content: PLACEHOLDER },
+      ],
+      false,
+    )
+  } catch {
+    return [] // a template that refuses these messages says nothing about their end
+  }
+  const at = text.indexOf(PLACEHOLDER)
+  const after = at < 0 ? '' : text.slice(at + PLACEHOLDER.length).trimStart()
+  const added = (tokenizerJson.added_tokens ?? []) as { content: string; special?: boolean }[]
+  const end = added.find(({ content, special }) => special && after.startsWith(content))
+  const id = end === undefined ? undefined : idOf(end.content)
+  return id === undefined ? [] : [id]
 }

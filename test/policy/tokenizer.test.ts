@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { TextTokenizer } from '../../src/policy/tokenizer.ts'
+import type { TextTokenizer, TokenizerSource } from '../../src/policy/tokenizer.ts'
 import { openTokenizer } from '../../src/policy/tokenizer.ts'
 import { buildWordTokenizer } from '../../src/policy/wordTokenizer.ts'
 import type { Message } from '../../src/types.ts'
@@ -149,4 +149,66 @@ test('a directory without tokenizer or template, or with one that nobody underst
     tokenizerConfig: { ...whole.tokenizerConfig, chat_template: whole.chatTemplate },
   }
   expect(failing(inConfig)).toMatchObject({ ok: true })
+})
+
+describe('what ends a turn', () => {
+  const whole = smallTokenizerSource()
+  /** A tokenizer with these special tokens and the header of Llama 3, whose base models declare only the end of the text. */
+  const withTokens = (chatTemplate: string, generationConfig: Record<string, unknown> | null): TokenizerSource => {
+    const names = ['<|begin_of_text|>', '<|end_of_text|>', '<|eot_id|>', '<|start_header_id|>', '<|end_header_id|>']
+    const first = tokenizerFrom(whole).vocabularySize
+    const added = names.map((content, index) => ({
+      id: first + index,
+      content,
+      special: true,
+      single_word: false,
+      lstrip: false,
+      rstrip: false,
+      normalized: false,
+    }))
+    const tokenizer = whole.tokenizer as { added_tokens: object[] }
+    return {
+      ...whole,
+      tokenizer: { ...tokenizer, added_tokens: [...tokenizer.added_tokens, ...added] },
+      tokenizerConfig: { bos_token: '<|begin_of_text|>', eos_token: { content: '<|end_of_text|>' } },
+      chatTemplate,
+      generationConfig,
+    }
+  }
+  // In the manner of Llama 3's, with a date as its later versions have one.
+  const llama =
+    "{{ bos_token }}{% if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif %}{{ date_string }}" +
+    "{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n{{ m['content'] | trim }}<|eot_id|>{% endfor %}" +
+    '{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}'
+
+  test('the token that the template closes a message with counts, besides all that are declared', () => {
+    const tokenizer = tokenizerFrom(withTokens(llama, null))
+    const id = (token: string) => tokenizer.idOf(token)!
+    expect([...tokenizer.endIds].sort()).toEqual([id('<|end_of_text|>'), id('<|eot_id|>')].sort())
+    const listed = tokenizerFrom(
+      withTokens('{% for m in messages %}{{ m.content }} {% endfor %}', { eos_token_id: [3, 4] }),
+    )
+    expect([...listed.endIds].sort()).toEqual([3, 4, id('<|end_of_text|>')].sort())
+  })
+
+  test('prompts and continuations keep the special tokens whole, and no prompt depends on the date', () => {
+    const tokenizer = tokenizerFrom(withTokens(llama, null))
+    const rendered = tokenizer.render([{ role: 'user', content: 'what colour' }], true)
+    expect(rendered).toBe(
+      '<|begin_of_text|>26 Jul 2024<|start_header_id|>user<|end_header_id|>\n\nwhat colour<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n',
+    )
+    const ids = tokenizer.encodePrompt([{ role: 'user', content: 'what colour' }])
+    expect(ids[0]).toBe(tokenizer.idOf('<|begin_of_text|>'))
+    expect(ids.filter((id) => id === tokenizer.idOf('<|start_header_id|>'))).toHaveLength(2)
+    expect(tokenizer.encodeContinuation([{ role: 'user', content: 'red' }])[0]).toBe(tokenizer.idOf('<|eot_id|>'))
+  })
+
+  test('of several templates in tokenizer_config.json the default one is taken', () => {
+    const chat_template = [
+      { name: 'tool_use', template: 'tools' },
+      { name: 'default', template: '{% for m in messages %}[{{ m.content }}]{% endfor %}' },
+    ]
+    const source = { ...whole, chatTemplate: null, tokenizerConfig: { ...whole.tokenizerConfig, chat_template } }
+    expect(tokenizerFrom(source).render([{ role: 'user', content: 'x' }], false)).toBe('[x]')
+  })
 })
