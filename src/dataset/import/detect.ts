@@ -40,24 +40,44 @@ const LOOKED_AT = 20
 export async function detect(path: string): Promise<Result<Detected>> {
   const form = await formOf(path)
   if (!form.ok) return form
+  let items = await firstItems(path, form.value)
+  if (!items.ok) return items
+  if (form.value === 'object' && items.value.some(({ key }) => key === 'q' || key === 'vid_name')) {
+    // its keys are a row's fields: one line of JSON Lines
+    form.value = 'lines'
+    items = await firstItems(path, 'lines')
+    if (!items.ok) return items
+  }
+  return { ok: true, value: described(form.value, items.value) }
+}
+
+async function firstItems(path: string, form: JsonForm): Promise<Result<JsonItem[]>> {
   const items: JsonItem[] = []
-  for await (const item of readItems(path, form.value)) {
-    if (!item.ok) return item
+  for await (const item of readItems(path, form)) {
+    if (!item.ok) {
+      // what comes before the damage tells what was meant, and whoever reads the whole file will name the place
+      if (items.length > 0) break
+      return item
+    }
     items.push(item.value)
     if (items.length === LOOKED_AT) break
   }
+  return { ok: true, value: items }
+}
+
+function described(form: JsonForm, items: readonly JsonItem[]): Detected {
   const kind = kindOf(items)
   const first = items[0]
   const found =
     first === undefined
       ? 'nothing'
-      : form.value === 'object'
+      : form === 'object'
         ? `an object with ${items
             .slice(0, 3)
             .map(({ key }) => JSON.stringify(key))
             .join(', ')}`
         : `rows like ${isObject(first.value) ? `{${Object.keys(first.value).slice(0, 6).join(', ')}}` : describe(first.value)}`
-  return { ok: true, value: { form: form.value, kind, format: kind === 'questions' ? formatOf(items) : null, found } }
+  return { form, kind, format: kind === 'questions' ? formatOf(items) : null, found }
 }
 
 function kindOf(items: readonly JsonItem[]): Kind | null {
