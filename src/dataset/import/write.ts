@@ -72,6 +72,8 @@ export async function importDataset({
       return failed('bad_file', `${out}: ${before}; delete that folder or choose another --out`)
     if (before) return { ok: true, value: { written: false, report: before } }
     for (const folder of [to.work, join(out, 'questions'), join(out, 'gold')]) await mkdir(folder, { recursive: true })
+    // a crash may have left a file that was not whole yet
+    for (const name of await readdir(out)) if (name.endsWith('.partial')) await rm(join(out, name))
     await writeWhole(join(to.work, PLAN), identity)
     const texts = openTexts()
     try {
