@@ -214,21 +214,6 @@ export function graphOps(graph: Graph): Ops<Value> {
     })
   }
 
-  function pick(x: Value, indices: Value): Value {
-    const at = reshape(toInt64(indices), [...indices.shape, 1])
-    const y = reshape(
-      graph.emit('GatherElements', [x, at], x.type, at.shape, { attributes: { axis: 1 } }),
-      indices.shape,
-    )
-    return graph.differentiate(y, [x], (g) => [scatterPicked(zeros(x.shape), at, g, 'none')])
-  }
-
-  function scatterPicked(into: Value, at: Value, values: Value, reduction: 'add' | 'none'): Value {
-    return graph.emit('ScatterElements', [into, at, reshape(values, at.shape)], into.type, into.shape, {
-      attributes: { axis: 1, reduction },
-    })
-  }
-
   // ---- linear algebra
 
   const swapLast = (x: Value) => {
@@ -304,11 +289,35 @@ export function graphOps(graph: Graph): Ops<Value> {
     ])
   }
 
-  function logSoftmax(x: Value): Value {
+  /** Shared by what reads the same logits. */
+  const logSoftmaxes = new Map<Value, Value>()
+
+  function logSoftmaxOf(x: Value): Value {
+    const known = logSoftmaxes.get(x)
+    if (known !== undefined) return known
     const y = graph.emit('LogSoftmax', [x], x.type, x.shape, { attributes: { axis: -1 } })
-    return graph.differentiate(y, [x], (g) => [
-      elementwise('Sub', g, elementwise('Mul', unary('Exp', y), sum(g, [last(x)], true))),
-    ])
+    logSoftmaxes.set(x, y)
+    return y
+  }
+
+  function logSoftmaxAt(x: Value, rows: Value, columns: Value): Value {
+    const logs = logSoftmaxOf(x)
+    const size = rows.shape[0]!
+    const at = concat([reshape(toInt64(rows), [size, 1]), reshape(toInt64(columns), [size, 1])], 1)
+    // With P = softmax(x): dx = (picked entries of g) - P * (sum of g over what is picked in the row). Few passes over [N, C].
+    return graph.differentiate(graph.emit('GatherND', [logs, at], x.type, rows.shape), [x], (g) => {
+      const into = (table: Value, where: Value) =>
+        graph.emit('ScatterND', [table, where, g], x.type, table.shape, { attributes: { reduction: 'add' } })
+      const rowSums = into(zeros([x.shape[0]!]), reshape(toInt64(rows), [size, 1]))
+      const spread = elementwise('Mul', unary('Exp', logs), reshape(unary('Neg', rowSums), [x.shape[0]!, 1]))
+      return [into(spread, at)]
+    })
+  }
+
+  function entropy(x: Value): Value {
+    const logs = logSoftmaxOf(x)
+    const weighted = elementwise('Mul', unary('Exp', logs), logs)
+    return unary('Neg', sum(weighted, [1], false))
   }
 
   function rmsNorm(x: Value, weight: Value, epsilon: number): Value {
@@ -367,16 +376,11 @@ export function graphOps(graph: Graph): Ops<Value> {
   }
 
   function rotateHalves(x: Value, cos: Value, sin: Value, direction: 1 | -1): Value {
-    if (fused && cos.shape.length === 2) {
-      // The fused operator reads row `t` of the tables for time step t, counted from a first position of 0.
-      const first = graph.constant('int64', [1], [0])
-      return graph.emit(
-        'RotaryEmbedding',
-        [x, first, cos, direction === 1 ? sin : unary('Neg', sin)],
-        x.type,
-        x.shape,
-        MICROSOFT,
-      )
+    const rows = fused ? rotaryRows(x, cos) : null
+    if (rows !== null) {
+      const table = (t: Value) => view(t, [product(...t.shape.slice(0, -1)), t.shape[last(t)]!])
+      const turn = direction === 1 ? sin : unary('Neg', sin)
+      return graph.emit('RotaryEmbedding', [x, rows, table(cos), table(turn)], x.type, x.shape, MICROSOFT)
     }
     const axis = last(x)
     const half = (x.shape[axis] as number) / 2
@@ -388,6 +392,17 @@ export function graphOps(graph: Graph): Ops<Value> {
       elementwise(operators[1]!, times(second!, cos), times(first!, sin)),
     ]
     return graph.emit('Concat', parts, x.type, x.shape, { attributes: { axis } })
+  }
+
+  /**
+   * Which row of the tables the fused operator takes for each token: rows from 0 on for all sequences when the tables are [T, D/2], each
+   * sequence's own when they are [B, 1, T, D/2]. Null for tables that it cannot read.
+   */
+  function rotaryRows(x: Value, cos: Value): Value | null {
+    if (cos.shape.length === 2) return graph.constant('int64', [1], [0])
+    const [batch, heads, time] = cos.shape
+    if (cos.shape.length !== 4 || heads !== 1 || batch !== x.shape[0] || time !== x.shape[2]) return null
+    return view(integerRange(product(batch!, time!)), [batch!, time!])
   }
 
   function attention(q: Value, k: Value, v: Value, bias: Value, scale: number): Value {
@@ -425,15 +440,14 @@ export function graphOps(graph: Graph): Ops<Value> {
 
   // ---- made from sizes
 
-  function range(size: Dim): Value {
+  function integerRange(size: Dim): Value {
     const scalarSize = graph.emit('Squeeze', [graph.size(size)], 'int64', [])
-    const integers = graph.emit(
-      'Range',
-      [graph.constant('int64', [], [0]), scalarSize, graph.constant('int64', [], [1])],
-      'int64',
-      [size],
-    )
-    return toFloat(integers)
+    const ends = [0, 1].map((value) => graph.constant('int64', [], [value]))
+    return graph.emit('Range', [ends[0]!, scalarSize, ends[1]!], 'int64', [size])
+  }
+
+  function range(size: Dim): Value {
+    return toFloat(integerRange(size))
   }
 
   function causalBias(size: Dim): Value {
@@ -469,11 +483,11 @@ export function graphOps(graph: Graph): Ops<Value> {
     sum,
     argMax,
     gatherRows,
-    pick,
     matmul,
     linear,
     softmax,
-    logSoftmax,
+    logSoftmaxAt,
+    entropy,
     rmsNorm,
     swiglu,
     rotate,

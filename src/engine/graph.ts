@@ -159,18 +159,19 @@ export class Graph {
     })
   }
 
-  /** Size of a dimension at run time: int64 [1]. Products of names are multiplied. */
+  /** Size of a dimension at run time: int64 [1]. Products and sums of names are computed. */
   size(dim: Dim): Value {
     if (typeof dim === 'number') return this.constant('int64', [1], [dim])
     const known = this.sizes.get(dim)
     if (known !== undefined) return known
-    const factors = dim.split('*')
-    if (factors.length === 1) throw new Error(`No input has a dimension named ${dim}`)
-    const product = factors
-      .map((factor) => this.size(/^\d+$/.test(factor) ? Number(factor) : factor))
-      .reduce((a, b) => this.emit('Mul', [a, b], 'int64', [1]))
-    this.sizes.set(dim, product)
-    return product
+    const [separator, operator] = dim.includes('+') ? ['+', 'Add'] : ['*', 'Mul']
+    const parts = dim.split(separator)
+    if (parts.length === 1) throw new Error(`No input has a dimension named ${dim}`)
+    const combined = parts
+      .map((part) => this.size(/^\d+$/.test(part) ? Number(part) : part))
+      .reduce((a, b) => this.emit(operator, [a, b], 'int64', [1]))
+    this.sizes.set(dim, combined)
+    return combined
   }
 
   /** Sizes of a whole shape at run time: int64 [rank]. */

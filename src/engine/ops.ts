@@ -61,8 +61,6 @@ export interface Ops<V> {
   // Selection by integer indices.
   /** table [N, ...], indices of any shape -> [...indices, ...]. What is taken from a half-precision table becomes floating point. */
   gatherRows(table: V, indices: V): V
-  /** x [M, N], indices [M] -> [M]: one entry of each row. */
-  pick(x: V, indices: V): V
 
   // Linear algebra.
   /** Batched product over the last two axes; leading axes are equal. */
@@ -72,7 +70,10 @@ export interface Ops<V> {
 
   // Layers.
   softmax(x: V): V
-  logSoftmax(x: V): V
+  /** Entries of log softmax: x [N, C], rows and columns integers [M] -> [M], log softmax(x)[rows[i], columns[i]]. */
+  logSoftmaxAt(x: V, rows: V, columns: V): V
+  /** Entropy of softmax, in nats: [N, C] -> [N]. Not differentiable. */
+  entropy(x: V): V
   /** x / sqrt(mean(x²) + epsilon) * weight, over the last axis (Zhang & Sennrich 2019, arXiv:1910.07467). */
   rmsNorm(x: V, weight: V, epsilon: number): V
   /** silu(gate) * up, with silu(x) = x sigmoid(x) (Shazeer 2020, arXiv:2002.05202). */

@@ -212,7 +212,6 @@ export class ProgramBuilder {
           ...indices.shape,
           ...table.shape.slice(1),
         ]),
-      pick: (x, indices) => one('pick', [x, indices], x.type, indices.shape),
 
       matmul: (a, b, options = {}) => {
         if (!sameShape(a.shape.slice(0, -2), b.shape.slice(0, -2)))
@@ -229,7 +228,12 @@ export class ProgramBuilder {
       },
 
       softmax: (x) => like('softmax', x),
-      logSoftmax: (x) => like('logSoftmax', x),
+      logSoftmaxAt: (x, rows, columns) => {
+        if (!sameShape(rows.shape, columns.shape))
+          throw new Error(`Cannot pair rows [${rows.shape.join()}] with columns [${columns.shape.join()}]`)
+        return one('logSoftmaxAt', [x, rows, columns], x.type, rows.shape)
+      },
+      entropy: (x) => one('entropy', [x], x.type, [x.shape[0]!]),
       rmsNorm: (x, weight, epsilon) => {
         if (typeof x.shape.at(-1) !== 'number') throw new Error('The last axis of a normalised tensor has a fixed size')
         return like('rmsNorm', x, weight, epsilon)

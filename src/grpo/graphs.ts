@@ -3,10 +3,13 @@
 import type { Ops } from '../engine/ops.ts'
 import type { ProgramValue } from '../engine/program.ts'
 import { ProgramBuilder } from '../engine/program.ts'
-import type { FloatType } from '../engine/shape.ts'
+import type { TensorData } from '../engine/protocol.ts'
+import type { Dim, FloatType } from '../engine/shape.ts'
 import type { DecoderConfig } from '../policy/architecture.ts'
-import { decoderHidden, trainedWeights, vocabularyLogits } from '../policy/architecture.ts'
+import { trainedWeights, vocabularyLogits } from '../policy/architecture.ts'
+import { sharedPrefixHidden } from '../policy/sharedPrefix.ts'
 import { weightInputs } from '../policy/weights.ts'
+import type { MicroBatch } from './batching.ts'
 import type { PolicyObjective } from './loss.ts'
 import { policyLoss } from './loss.ts'
 import { predictedValues, valueHeadShapes, valueLossTerm } from './value.ts'
@@ -16,22 +19,47 @@ export function gradientOutput(name: string): string {
   return `gradient/${name}`
 }
 
+/** A micro-batch under the names of the programs' inputs. */
+export function microBatchInputs(batch: MicroBatch, float: FloatType): Record<string, TensorData> {
+  const { G, P, B, T } = batch.shape
+  const integers = (data: Int32Array, dims: readonly number[] = [data.length]): TensorData => ({
+    type: 'int32',
+    dims,
+    data,
+  })
+  const lengths = float === 'float32' ? Float32Array.from(batch.prefixLengths) : Float64Array.from(batch.prefixLengths)
+  return {
+    prefixIds: integers(batch.prefixIds, [G, P]),
+    prefixLengths: { type: float, dims: [G], data: lengths },
+    ids: integers(batch.ids, [B, T]),
+    prefixOf: integers(batch.prefixOf),
+    prefixStates: integers(batch.prefixStates),
+    rowStates: integers(batch.rowStates),
+    stateOf: integers(batch.stateOf),
+    targets: integers(batch.targets),
+  }
+}
+
 interface Parts {
   program: ProgramBuilder
   ops: Ops<ProgramValue>
   weights: Map<string, ProgramValue>
   /** Names of the weights that gradients are asked for. */
   trained: readonly string[]
-  /** Values [M] of the states at the wanted rows; null without a value head. */
+  /** Values [M] of the states that predict the targets; null without a value head. */
   values: ProgramValue | null
-  /** Log-probabilities [M, vocabulary] at the wanted rows. */
-  logSoftmax: ProgramValue
-  /** Ids [M] of the targets and their log-probabilities. */
+  /** Temperature-scaled logits [N, vocabulary] of the N wanted states. */
+  logits: ProgramValue
+  /** The state that predicts each target, its id, and its log-probability: [M]. */
+  stateOf: ProgramValue
   targets: ProgramValue
   logprobs: ProgramValue
 }
 
-/** Inputs: weights by Hugging Face name, `ids` [B, T], `rows` [M], `targets` [M], `inverseTemperature`. */
+/**
+ * Inputs: weights by Hugging Face name; what `MicroBatch` holds: `prefixIds` [G, P], `prefixLengths` [G], `ids` [B, T], `prefixOf` [B],
+ * `prefixStates` [N1], `rowStates` [N2], `stateOf` [M], `targets` [M]; and `inverseTemperature`.
+ */
 function forward(config: DecoderConfig, float: FloatType, valueHead = false): Parts {
   const program = new ProgramBuilder(float)
   const { ops } = program
@@ -43,16 +71,24 @@ function forward(config: DecoderConfig, float: FloatType, valueHead = false): Pa
       trained.push(name)
     }
   }
-  const ids = program.input('ids', 'int32', ['B', 'T'])
-  const rows = program.input('rows', 'int32', ['M'])
-  const targets = program.input('targets', 'int32', ['M'])
+  const integers = (name: string, shape: readonly Dim[]) => program.input(name, 'int32', shape)
+  const blocks = {
+    prefixIds: integers('prefixIds', ['G', 'P']),
+    prefixLengths: program.input('prefixLengths', float, ['G']),
+    ids: integers('ids', ['B', 'T']),
+    prefixOf: integers('prefixOf', ['B']),
+    prefixStates: integers('prefixStates', ['N1']),
+    rowStates: integers('rowStates', ['N2']),
+  }
+  const stateOf = integers('stateOf', ['M'])
+  const targets = integers('targets', ['M'])
   const inverseTemperature = program.input('inverseTemperature', float, [])
-  const hidden = decoderHidden(ops, config, weights, ids, rows)
-  const logits = ops.multiply(vocabularyLogits(ops, config, weights, hidden), inverseTemperature)
-  const logSoftmax = ops.logSoftmax(logits)
-  const logprobs = ops.pick(logSoftmax, targets)
-  const values = valueHead ? predictedValues(ops, weights, hidden) : null
-  return { program, ops, weights, trained, values, logSoftmax, targets, logprobs }
+  const hidden = sharedPrefixHidden(ops, config, weights, blocks)
+  // The states are scaled rather than the logits, of which there are many more.
+  const logits = vocabularyLogits(ops, config, weights, ops.multiply(hidden, inverseTemperature))
+  const logprobs = ops.logSoftmaxAt(logits, stateOf, targets)
+  const values = valueHead ? ops.gatherRows(predictedValues(ops, weights, hidden), stateOf) : null
+  return { program, ops, weights, trained, values, logits, stateOf, targets, logprobs }
 }
 
 function addGradients({ program, weights, trained }: Parts, loss: ProgramValue): void {
@@ -77,7 +113,7 @@ export interface PolicyGraphOptions {
 
 /**
  * Further inputs: `oldLogprobs`, `advantages`, `tokenWeights` [M]; with KL `referenceLogprobs` [M]; with importance weights
- * `importanceWeights` [M]; with ratios per sequence `rowOfToken` [M], `rowIndices` [B], `rowShares` [M]; with a value head `returns`,
+ * `importanceWeights` [M]; with ratios per sequence `rowOfToken` [M], `rowIndices` [S], `rowShares` [M]; with a value head `returns`,
  * `valueWeights` [M]. Outputs besides gradients: `loss`, `logprobs` [M], `entropy` [M], and with a value head `valueLoss`.
  */
 export function policyGraph(
@@ -87,7 +123,7 @@ export function policyGraph(
 ): ProgramBuilder {
   const { objective, valueCoefficient } = options
   const parts = forward(config, float, valueCoefficient !== null)
-  const { program, ops, logprobs, logSoftmax, values } = parts
+  const { program, ops, logprobs, logits, stateOf, values } = parts
   const column = (name: string) => program.input(name, float, ['M'])
   const loss = policyLoss(
     ops,
@@ -102,7 +138,7 @@ export function policyGraph(
         objective.importanceSamplingLevel === 'sequence'
           ? {
               rowOfToken: program.input('rowOfToken', 'int32', ['M']),
-              indices: program.input('rowIndices', 'int32', ['B']),
+              indices: program.input('rowIndices', 'int32', ['S']),
               shares: column('rowShares'),
             }
           : null,
@@ -116,7 +152,7 @@ export function policyGraph(
     program.output('valueLoss', valueLoss)
   }
   addGradients(parts, total)
-  program.output('entropy', ops.negate(ops.sum(ops.multiply(ops.exp(logSoftmax), logSoftmax), [1], false)))
+  program.output('entropy', ops.gatherRows(ops.entropy(logits), stateOf))
   program.output('logprobs', logprobs)
   program.output('loss', loss)
   return program
@@ -125,11 +161,11 @@ export function policyGraph(
 /** Further input: `tokenWeights` [M]. Loss: minus the weighted sum of log-probabilities. Output `correct` [M]: 1 where the likeliest token is the target. */
 export function supervisedGraph(config: DecoderConfig, float: FloatType = 'float32'): ProgramBuilder {
   const parts = forward(config, float)
-  const { program, ops, logprobs, logSoftmax, targets } = parts
+  const { program, ops, logprobs, logits, stateOf, targets } = parts
   const tokenWeights = program.input('tokenWeights', float, ['M'])
   const loss = ops.negate(ops.sum(ops.multiply(logprobs, tokenWeights), [0], false))
   addGradients(parts, loss)
-  program.output('correct', ops.equal(ops.argMax(logSoftmax), targets))
+  program.output('correct', ops.equal(ops.gatherRows(ops.argMax(logits), stateOf), targets))
   program.output('logprobs', logprobs)
   program.output('loss', loss)
   return program

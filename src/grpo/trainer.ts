@@ -12,9 +12,9 @@ import { trainedWeights } from '../policy/architecture.ts'
 import type { WeightSet, WeightTensor } from '../policy/weights.ts'
 import { bindWeights, downloadTrained, residentName, uploadWeights } from '../policy/weights.ts'
 import type { MicroBatch } from './batching.ts'
-import { microBatches } from './batching.ts'
+import { microBatches, paddedTokens } from './batching.ts'
 import type { PolicyGraphOptions } from './graphs.ts'
-import { gradientOutput, policyGraph, scoreGraph, supervisedGraph } from './graphs.ts'
+import { gradientOutput, microBatchInputs, policyGraph, scoreGraph, supervisedGraph } from './graphs.ts'
 import type { PolicyObjective } from './loss.ts'
 import { clipCoefficient, decays } from './optimizer.ts'
 import type { GrpoOptions, OptimizerOptions } from './options.ts'
@@ -183,16 +183,14 @@ export async function openTrainer(
   ): Promise<{ losses: number[]; outputs: Float64Array[][] }> {
     const outputs = perToken.map(() => rows.map(({ positions }) => new Float64Array(positions.length)))
     const losses = lossNames.map(() => 0)
-    for (const batch of microBatches(rows, microBatchTokens)) {
+    for (const batch of microBatches(rows, (shape) => paddedTokens(shape) <= microBatchTokens)) {
       const results = await device.run({
         session: request.session,
         bind: request.bind,
         accumulate: request.accumulate,
         fetch: [...perToken, ...lossNames],
         feeds: {
-          ids: { type: 'int32', dims: [batch.batch, batch.time], data: batch.ids },
-          rows: { type: 'int32', dims: [batch.rows.length], data: batch.rows },
-          targets: { type: 'int32', dims: [batch.targets.length], data: batch.targets },
+          ...microBatchInputs(batch, float),
           inverseTemperature: scalar(1 / request.temperature),
           ...columns(batch),
         },

@@ -90,7 +90,6 @@ export const cases: Record<string, { model: Model; inputs: Inputs; result?: numb
     model: (ops, { a }) => ops.gatherRows(a!, ops.argMax(ops.gatherRows(a!, ops.argMax(ops.transpose(a!, [1, 0]))))),
     inputs: { a: { dims: [3, 3], values: [1, 2, 9, 4, 8, 6, 7, 5, 3] } },
   },
-  pick: { model: (ops, { a }) => ops.pick(a!, ops.argMax(a!)), inputs: { a: a23 }, result: [2, 1.5] },
   matmul: {
     model: (ops, { a, b }) => ops.matmul(a!, b!),
     inputs: { a: a23, b: b32 },
@@ -115,7 +114,11 @@ export const cases: Record<string, { model: Model; inputs: Inputs; result?: numb
     result: [6, 20.15, 13.125, 20.1375],
   },
   softmax: { model: (ops, { a }) => ops.softmax(a!), inputs: { a: a23 } },
-  logSoftmax: { model: (ops, { a }) => ops.logSoftmax(a!), inputs: { a: a23 } },
+  'logSoftmaxAt, an entry twice and a row never': {
+    model: (ops, { a }) => ops.logSoftmaxAt(a!, ops.integers([0, 1, 1, 1]), ops.integers([2, 0, 0, 2])),
+    inputs: { a: { dims: [3, 3], values: [0, 0, Math.log(2), Math.log(3), 0, 0, 1, 2, 3] } },
+    result: [1 / 2, 3 / 5, 3 / 5, 1 / 5].map(Math.log),
+  },
   rmsNorm: {
     model: (ops, { a, w }) => ops.rmsNorm(a!, w!, 0.25),
     inputs: { a: { dims: [1, 3], values: [1, 2, 2] }, w: row3 },
@@ -129,6 +132,17 @@ export const cases: Record<string, { model: Model; inputs: Inputs; result?: numb
     },
     inputs: { x: { dims: [1, 1, 2, 2], values: [1, 2, 3, 4] } },
     result: [1, 2, 3 * Math.cos(1) - 4 * Math.sin(1), 4 * Math.cos(1) + 3 * Math.sin(1)],
+  },
+  'rotate, each row of the batch by its own angles': {
+    model: (ops, { x }) => {
+      const angles = ops.reshape(ops.range(4), [2, 1, 2, 1])
+      return ops.rotate(x!, ops.cos(angles), ops.sin(angles))
+    },
+    inputs: { x: { dims: [2, 1, 2, 2], values: [1, 2, 3, 4, 1, 0, 0, 1] } },
+    result: [
+      ...[1, 2, 3 * Math.cos(1) - 4 * Math.sin(1), 4 * Math.cos(1) + 3 * Math.sin(1)],
+      ...[Math.cos(2), Math.sin(2), -Math.sin(3), Math.cos(3)],
+    ],
   },
   'attention, two query heads per key head, causal': {
     model: (ops, { q, k, v }) => ops.attention(q!, k!, v!, ops.causalBias(3), 0.5),

@@ -73,6 +73,40 @@ test('attention: head h reads key head floor(h K / H), and position t nothing af
   await release()
 })
 
+test('entropy, in nats', async () => {
+  const program = new ProgramBuilder('float64')
+  program.output('entropy', program.ops.entropy(program.input('x', 'float64', [2, 4])))
+  await device.createSession('entropy', program.build())
+  const x = float64({ dims: [2, 4], values: [7, 7, 7, 7, 0, 0, Math.log(2), -800] })
+  const { entropy } = await device.run({ session: 'entropy', feeds: { x }, fetch: ['entropy'] })
+  // A quarter each; a quarter, a quarter, a half and nothing.
+  expect(entropy!.data[0]).toBeCloseTo(Math.log(4), 12)
+  expect(entropy!.data[1]).toBeCloseTo(1.5 * Math.log(2), 12)
+  await device.releaseSession('entropy')
+})
+
+test('float32: a rotation by tables per row, which a fused operator does, equals the plain one', async () => {
+  const results = await Promise.all(
+    (['float32', 'float64'] as const).map(async (float) => {
+      const program = new ProgramBuilder(float)
+      const { ops } = program
+      const x = program.input('x', float, ['B', 2, 'T', 6])
+      const starts = ops.multiply(ops.reshape(ops.range('B'), ['B', 1, 1, 1]), ops.scalar(5))
+      const positions = ops.add(starts, ops.reshape(ops.range('T'), ['T', 1]))
+      const angles = ops.multiply(positions, ops.vector([1, 0.3, 0.01]))
+      program.output('y', ops.rotate(x, ops.cos(angles), ops.sin(angles)))
+      await device.createSession(`rotate ${float}`, program.build())
+      const values = Array.from({ length: 3 * 2 * 4 * 6 }, (_, index) => Math.sin(0.3 + 0.9 * index))
+      const data = float === 'float32' ? Float32Array.from(values) : Float64Array.from(values)
+      const feeds = { x: { type: float, dims: [3, 2, 4, 6], data } }
+      const { y } = await device.run({ session: `rotate ${float}`, feeds, fetch: ['y'] })
+      await device.releaseSession(`rotate ${float}`)
+      return [...(y!.data as Float32Array)]
+    }),
+  )
+  results[0]!.forEach((value, index) => expect(value).toBeCloseTo(results[1]![index]!, 5))
+})
+
 test('a gradient stops at stopGradient and adds up over uses', async () => {
   const { gradients, release } = await evaluate((ops, { x }) => ops.add(ops.multiply(x!, ops.stopGradient(x!)), x!), {
     x: { dims: [1], values: [3] },

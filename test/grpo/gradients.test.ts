@@ -7,8 +7,9 @@ import { openDevice } from '../../src/engine/device.ts'
 import { engineOptions } from '../../src/engine/options.ts'
 import type { TensorData } from '../../src/engine/protocol.ts'
 import type { FloatType } from '../../src/engine/shape.ts'
+import { microBatches } from '../../src/grpo/batching.ts'
 import type { PolicyGraphOptions } from '../../src/grpo/graphs.ts'
-import { gradientOutput, policyGraph, supervisedGraph } from '../../src/grpo/graphs.ts'
+import { gradientOutput, microBatchInputs, policyGraph, supervisedGraph } from '../../src/grpo/graphs.ts'
 import type { PolicyObjective } from '../../src/grpo/loss.ts'
 import { grpoOptions } from '../../src/grpo/options.ts'
 import { valueHeadShapes } from '../../src/grpo/value.ts'
@@ -18,10 +19,15 @@ import { bindWeights, residentName, uploadWeights } from '../../src/policy/weigh
 import { randomWeights, smallDecoder } from './fixture.ts'
 import { VARIANTS } from './variants.ts'
 
-const BATCH = 2
-const TIME = 9
-/** Rows of the block whose next token is asked for, from both sequences. */
-const ROWS = [2, 3, 5, 8, 9, 10, 14, 17]
+/** Two sequences that begin alike, and the positions asked for: some are predicted from what they share. */
+const SHARED = 3
+const LENGTH = 10
+const POSITIONS = [
+  [3, 4, 6, 9],
+  [1, 2, 6, 9],
+]
+/** Of each asked position, its sequence. */
+const SEQUENCE = POSITIONS.flatMap((positions, index) => positions.map(() => index))
 const STEP = 1e-5
 
 type Loss = 'supervised' | PolicyGraphOptions
@@ -69,23 +75,23 @@ async function compile(config: DecoderConfig, loss: Loss, float: FloatType) {
     dims: [values.length],
     data: typed(values),
   })
-  const between = (low: number, high: number) => column(ROWS.map(() => low + random() * (high - low)))
+  const between = (low: number, high: number) => column(SEQUENCE.map(() => low + random() * (high - low)))
   const integers = (dims: number[], values: number[]): TensorData => ({
     type: 'int32',
     dims,
     data: Int32Array.from(values),
   })
-  const token = () => Math.floor(random() * config.vocabularySize)
+  const ids = (length: number) => Array.from({ length }, () => Math.floor(random() * config.vocabularySize))
+  const shared = ids(SHARED)
+  const sequences = POSITIONS.map((positions, index) => ({
+    ids: [...shared, index, ...ids(LENGTH - SHARED - 1)],
+    positions,
+  }))
+  const [batch] = microBatches(sequences, () => true)
+  expect(batch!.members).toEqual([0, 1])
+  expect(batch!.shape).toMatchObject({ G: 1, P: SHARED, B: 2, T: LENGTH - 1 - SHARED, prefixStates: 3, rowStates: 5 })
   const feeds: Record<string, TensorData> = {
-    ids: integers(
-      [BATCH, TIME],
-      Array.from({ length: BATCH * TIME }, () => token()),
-    ),
-    rows: integers([ROWS.length], ROWS),
-    targets: integers(
-      [ROWS.length],
-      ROWS.map(() => token()),
-    ),
+    ...microBatchInputs(batch!, float),
     inverseTemperature: { type: float, dims: [], data: typed([1 / 0.7]) },
     tokenWeights: between(0.05, 0.2),
   }
@@ -97,16 +103,15 @@ async function compile(config: DecoderConfig, loss: Loss, float: FloatType) {
     if (objective.klCoefficient > 0) feeds.referenceLogprobs = between(0, 0)
     if (loss.importanceWeights) feeds.importanceWeights = between(0.5, 1.5)
     if (objective.importanceSamplingLevel === 'sequence') {
-      feeds.rowOfToken = integers(
-        [ROWS.length],
-        ROWS.map((row) => Math.floor(row / TIME)),
-      )
-      feeds.rowIndices = integers([BATCH], [0, 1])
-      feeds.rowShares = column(ROWS.map(() => BATCH / ROWS.length))
+      feeds.rowOfToken = integers([SEQUENCE.length], SEQUENCE)
+      feeds.rowIndices = integers([POSITIONS.length], [0, 1])
+      feeds.rowShares = column(SEQUENCE.map((sequence) => 1 / POSITIONS[sequence]!.length))
     }
     if (loss.valueCoefficient !== null) {
       feeds.returns = between(-1, 1)
-      feeds.valueWeights = column(ROWS.map((row) => (row === 2 || row === 9 ? 0.5 : 0)))
+      feeds.valueWeights = column(
+        POSITIONS.flatMap((positions) => positions.map((_, index) => (index === 0 ? 0.5 : 0))),
+      )
     }
     const { logprobs } = await run({}, ['logprobs'])
     // Ratios on both sides of the clip bounds, of every token and of both sequences, none near one of them.
@@ -229,9 +234,9 @@ describe('every variant of the loss', () => {
       const { logprobs } = await cispo.run({}, ['logprobs'])
       await cispo.release()
       const at = (values: TensorData, index: number) => Number(values.data[index])
-      const logRatios = ROWS.map((_, index) => at(logprobs!, index) - at(cispo.feeds.oldLogprobs!, index))
+      const logRatios = SEQUENCE.map((_, index) => at(logprobs!, index) - at(cispo.feeds.oldLogprobs!, index))
       const meanOf = (index: number) => {
-        const row = logRatios.filter((_, other) => Math.floor(ROWS[other]! / TIME) === Math.floor(ROWS[index]! / TIME))
+        const row = logRatios.filter((_, other) => SEQUENCE[other] === SEQUENCE[index])
         return row.reduce((sum, value) => sum + value) / row.length
       }
       const perSequence = loss.objective.importanceSamplingLevel === 'sequence'
@@ -246,7 +251,7 @@ describe('every variant of the loss', () => {
       )
       const supervised = await compile(config, 'supervised', 'float64')
       const expected = await supervised.run(
-        { tokenWeights: { type: 'float64', dims: [ROWS.length], data: Float64Array.from(fixed) } },
+        { tokenWeights: { type: 'float64', dims: [SEQUENCE.length], data: Float64Array.from(fixed) } },
         supervised.names.map(gradientOutput),
       )
       await supervised.release()

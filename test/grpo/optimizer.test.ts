@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest'
-import { microBatches } from '../../src/grpo/batching.ts'
 import { clipCoefficient, decays, learningRateAt } from '../../src/grpo/optimizer.ts'
 import { grpoOptions, supervisedOptions } from '../../src/grpo/options.ts'
 import { consecutiveParts } from '../../src/grpo/update.ts'
@@ -48,32 +47,6 @@ test('consecutiveParts covers all rows once', () => {
     [2, 3, 4],
   ])
   expect(consecutiveParts(1, 3)).toEqual([[0]])
-})
-
-describe('microBatches', () => {
-  const row = (length: number, ...positions: number[]) => ({
-    ids: Array.from({ length }, (_, index) => index + 10),
-    positions,
-  })
-
-  test('longest first, within the bound, cut after the last target', () => {
-    const batches = microBatches([row(9, 2), row(9, 1, 4), row(9), row(9, 3), row(9, 8)], 8)
-    expect(batches.map(({ members, batch, time }) => [members, batch, time])).toEqual([
-      [[4], 1, 8],
-      [[1, 3], 2, 4],
-      [[0], 1, 2],
-    ])
-    expect([...batches[1]!.ids]).toEqual([10, 11, 12, 13, 10, 11, 12, 0])
-    expect([...batches[1]!.rows]).toEqual([0, 3, 6])
-    expect([...batches[1]!.targets]).toEqual([11, 14, 13])
-  })
-
-  test('a sequence longer than the bound goes alone', () => {
-    expect(microBatches([row(30, 29), row(30, 29)], 8).map(({ batch, time }) => [batch, time])).toEqual([
-      [1, 29],
-      [1, 29],
-    ])
-  })
 })
 
 describe('options', () => {

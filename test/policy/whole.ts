@@ -36,7 +36,7 @@ export async function openWhole(
   const targets = program.input('targets', 'int32', ['M'])
   const shares = program.input('shares', float, ['M'])
   const logits = decoderLogits(ops, config, inputs, ids, rows)
-  const logprobs = ops.pick(ops.logSoftmax(logits), targets)
+  const logprobs = ops.logSoftmaxAt(logits, rows, targets)
   const loss = ops.sum(ops.multiply(logprobs, shares), [0], false)
   // Matrices kept in half precision are not trained.
   const trained = config.matrixType === 'float32' || config.lora !== null ? trainedWeights(config) : []

@@ -88,7 +88,6 @@ export function tfjsOps(sizes: Sizes): Ops<Tensor> {
     argMax: (x) => tf.argMax(x, -1),
 
     gatherRows: (table, indices) => gatherRows(table, integers(indices)),
-    pick: (x, indices) => pick(x, integers(indices)),
 
     matmul,
     linear: (x, weight, bias) => {
@@ -97,7 +96,8 @@ export function tfjsOps(sizes: Sizes): Ops<Tensor> {
     },
 
     softmax: (x) => tf.softmax(x),
-    logSoftmax: (x) => tf.logSoftmax(x),
+    logSoftmaxAt: (x, rows, columns) => entriesAt(tf.logSoftmax(x), integers(rows), integers(columns)),
+    entropy: (x) => tf.neg(tf.sum(tf.mul(tf.softmax(x), tf.logSoftmax(x)), -1)),
     rmsNorm: (x, weight, epsilon) =>
       tf.mul(tf.mul(x, tf.rsqrt(tf.add(tf.mean(tf.square(x), -1, true), epsilon))), weight),
     swiglu: (gate, up) => tf.mul(tf.mul(gate, tf.sigmoid(gate)), up),
@@ -157,14 +157,18 @@ function agreement(a: Tensor, b: Tensor): Tensor {
   return tf.cast(tf.equal(tf.expandDims(a, 1), tf.expandDims(b, 0)), 'float32')
 }
 
-/** x [M, N], indices [M] -> [M]. */
-function pick(x: Tensor, indices: Tensor): Tensor {
-  const [rows, columns] = x.shape as [number, number]
-  const at = tf.add(tf.range(0, rows * columns, columns, 'int32'), indices)
+/** x [N, C], rows and columns [M] -> [M]. Entries may be taken more than once, so their gradients add up. */
+function entriesAt(x: Tensor, rows: Tensor, columns: Tensor): Tensor {
+  const [height, width] = x.shape as [number, number]
+  const at = tf.add(tf.mul(rows, tf.scalar(width, 'int32')), columns)
   return withGradient(
     x,
-    [indices],
+    [rows, columns],
     (value) => tf.gather(tf.reshape(value, [-1]), at),
-    (gradient, chosen) => tf.mul(agreement(chosen, tf.range(0, columns, 1, 'int32')), tf.expandDims(gradient, 1)),
+    (gradient, ofRows, ofColumns) =>
+      tf.matMul(
+        agreement(tf.range(0, height, 1, 'int32'), ofRows!),
+        tf.mul(agreement(ofColumns!, tf.range(0, width, 1, 'int32')), tf.expandDims(gradient, 1)),
+      ),
   )
 }
