@@ -64,6 +64,35 @@ describe('training', () => {
     for (const record of records) expect(record.ratioMax).toBeLessThan(1 + 1e-4)
   })
 
+  test('with a learned value baseline, importance weights and ratios per sequence: what the metrics and the checkpoint then have', {
+    timeout: 120_000,
+  }, async () => {
+    const grpo =
+      '{ learningRate: 0.001, advantageBaseline: value, advantageScale: none, oldLogprobs: recomputed, importanceSamplingCap: 2, importanceSamplingLevel: sequence, lossType: grpo, epochs: 2 }'
+    await writeFile(join(folder, 'valued.yaml'), configuration('valued', grpo, 2))
+    const run = await showrunner(folder, 'train', '--config', 'valued.yaml')
+    expect(run.stderr).not.toContain('Error')
+    expect(run.code).toBe(0)
+    const records = (await readFile(join(folder, 'rollouts/valued/metrics.jsonl'), 'utf8'))
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    for (const record of records) {
+      expect(record.valueLoss).toBeGreaterThan(0)
+      // sampler and trainer agree, so there is nothing to correct
+      expect(record.importanceWeightMean).toBeCloseTo(1, 4)
+      expect(record.importanceTruncated).toBe(0)
+      expect(record.ratioMax).toBeLessThan(1 + 1e-4)
+    }
+    // the head starts at 0: at first the advantage is the reward
+    expect(records[0].advantageMean).toBeLessThan(-0.05)
+    const newest = await latestCheckpoint(join(folder, 'checkpoints/valued'))
+    const loaded = await loadCheckpoint(newest?.directory ?? '')
+    if (!loaded.ok) throw new Error(loaded.failure.message)
+    expect(loaded.value.training?.optimizer.get('value_head.bias')?.data[0]).not.toBe(0)
+    expect(loaded.value.weights.has('value_head.bias')).toBe(false)
+  })
+
   test('what was sampled is what is stored: masks, log-probabilities and versions line up', async () => {
     const segments = await readSegments(join(folder, 'rollouts/straight'))
     if (!segments.ok) throw new Error(segments.failure.message)
@@ -80,6 +109,25 @@ describe('training', () => {
       })
     }
     expect(rows).toBeGreaterThanOrEqual(36)
+  })
+
+  test('engine: tfjs trains with TensorFlow.js, says so, and takes the same first step', {
+    timeout: 120_000,
+  }, async () => {
+    const config = ['--config', 'straight.yaml', '--set', 'name=tfjs', '--set', 'training.steps=1']
+    const trained = await showrunner(folder, 'train', ...config, '--set', 'engine=tfjs')
+    expect(trained.stderr).toMatch(/engine: tfjs 4\.\d+\.\d+ on /)
+    expect(trained.code).toBe(0)
+    const engine = JSON.parse(await readFile(join(folder, 'rollouts/tfjs/engine.json'), 'utf8'))
+    expect(engine.engine).toBe('tfjs')
+    const loaded = await loadCheckpoint(join(folder, 'checkpoints/tfjs/step-000001'))
+    if (!loaded.ok) throw new Error(loaded.failure.message)
+    expect(loaded.value.training?.state).toMatchObject({ engine })
+    const [first] = (await metricsOf('tfjs')) as [Record<string, number>]
+    const [expected] = (await metricsOf('straight')) as [Record<string, number>]
+    expect(first.ratioMax).toBeLessThan(1 + 1e-4)
+    expect(first.reward).toBe(expected.reward)
+    expect(first.gradNorm! / expected.gradNorm!).toBeCloseTo(1, 3)
   })
 
   test('evaluate prints one JSON object with the fields of the summary', { timeout: 60_000 }, async () => {
@@ -106,6 +154,14 @@ describe('training', () => {
   })
 })
 
+async function metricsOf(name: string): Promise<Record<string, number>[]> {
+  const lines = await readFile(join(folder, 'rollouts', name, 'metrics.jsonl'), 'utf8')
+  return lines
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+}
+
 async function trajectories(name: string) {
   const rows = await readTrajectories(join(folder, 'rollouts', name))
   if (!rows.ok) throw new Error(rows.failure.message)
@@ -115,7 +171,7 @@ async function trajectories(name: string) {
   return all
 }
 
-function configuration(name: string): string {
+function configuration(name: string, grpo = '{ learningRate: 0.001 }', steps = 6): string {
   return `
 name: ${name}
 seed: 3
@@ -125,9 +181,9 @@ dataset:
 policy: { type: checkpoint, path: checkpoints/tiny }
 agents: { vision: { type: embedded, framesPerClip: 1, width: 384 } }
 rollout: { groupSize: 3, budget: { turns: [2, 3], tokensPerTurn: 6 } }
-reward: { aggregation: mean }
-grpo: { learningRate: 0.001 }
-training: { steps: 6, tasksPerStep: 2, saveEvery: 2 }
+reward: { aggregation: mean, turnCost: 0.1 }
+grpo: ${grpo}
+training: { steps: ${steps}, tasksPerStep: 2, saveEvery: 2 }
 `
 }
 
