@@ -8,7 +8,7 @@ import { describe } from '../rows.ts'
 import type { Findings } from './findings.ts'
 
 /** Pixels of the pictures that the boxes were drawn on. */
-export const PICTURE = { width: 640, height: 360 }
+const PICTURE = { width: 640, height: 360 }
 
 /** Picture n of a clip is at (n - 1) / 3 seconds. */
 const PICTURES_PER_SECOND = 3

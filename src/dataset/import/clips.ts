@@ -23,12 +23,8 @@ export interface Place {
 }
 
 export interface ClipIndex {
-  /** Episodes of questions, with every clip that any input names. */
+  /** Episodes of questions, with every clip that any input names; where a table lists an episode's clips, questions add none. */
   episodes: Map<string, Set<string>>
-  /** Of these, the ones whose clips are known from questions alone. */
-  fromQuestionsOnly: Set<string>
-  /** Whether an episode has this clip; a clip that only questions name is none where a table lists the episode's clips. */
-  has(episodeId: string, clipId: string): boolean
   /** Seconds, from tables. */
   durations: Map<string, number>
   /** By clip. */
@@ -175,8 +171,7 @@ export async function indexClips(
     const some = [...fromQuestionsOnly].slice(0, 3).join(', ')
     findings.add('clip/questions-only', 'the inputs', some, fromQuestionsOnly.size)
   }
-  const has = (episodeId: string, clipId: string) => episodes.get(episodeId)?.has(clipId) === true
-  return { ok: true, value: { ...index, episodes, fromQuestionsOnly, has } }
+  return { ok: true, value: { ...index, episodes } }
 }
 
 /** Clips of `<seg01_clip_00>text</seg01_clip_00>...`, by full name. Markers lack the episode's part. */
