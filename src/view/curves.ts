@@ -43,15 +43,16 @@ export function curve({ name, values, share }: Curve): string {
     yAxis: {
       ...axis,
       type: 'value',
-      ...(share ? { min: 0, max: 1 } : { scale: true }),
+      ...(share ? { min: 0, max: 1, interval: 0.25 } : { scale: true }),
       splitNumber: 4,
+      axisLabel: { ...text, formatter: tick },
     },
     series: [
       {
         type: 'line',
         data: thinned(values),
         symbol: 'none',
-        lineStyle: { color: 'var(--blue)', width: 1, opacity: 0.4 },
+        lineStyle: { color: 'var(--blue)', width: 1, opacity: 0.6 },
       },
       {
         type: 'line',
@@ -69,6 +70,13 @@ export function curve({ name, values, share }: Curve): string {
     .replace(/ (?:class="zr[^"]*"|ecmeta_\w+="[^"]*")/g, '')
     .replace(/zr\d+-/g, `${name}-`)
     .replace('<svg ', '<svg aria-hidden="true" ')
+}
+
+/** Short enough to stand beside a small drawing. */
+function tick(value: number): string {
+  const size = Math.abs(value)
+  if (size !== 0 && (size < 1e-4 || size >= 1e6)) return value.toExponential(0)
+  return String(Number(value.toPrecision(7)))
 }
 
 /** Mean over about a tenth of the curve around each point. */

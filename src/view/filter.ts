@@ -16,7 +16,6 @@ const text = blankIsAbsent(z.string().max(400))
 
 export const outcomes = ['right', 'wrong', 'failed'] as const
 export const labelled = ['any', 'none', ...labelKinds] as const
-export const orders = ['stored', 'newest'] as const
 
 /** As it stands in addresses; what is absent does not filter. Unknown words are left alone. */
 export const listQuery = z.object({
@@ -32,7 +31,7 @@ export const listQuery = z.object({
   system: text,
   version: text,
   label: blankIsAbsent(z.enum(labelled)),
-  order: blankIsAbsent(z.enum(orders)),
+  order: blankIsAbsent(z.literal('newest')).describe('As stored when absent.'),
   page: blankIsAbsent(z.coerce.number().int().min(1)),
   gold: blankIsAbsent(z.literal('1')),
 })

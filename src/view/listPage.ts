@@ -1,7 +1,7 @@
 /** The list of trajectories: filters, a page of rows, the way to the next. Which rows those are was decided before. */
 import type { Label, labelKinds } from '../trajectory/labels.ts'
 import type { TrajectoryRow } from '../trajectory/schema.ts'
-import { addressOf, type ListQuery, labelled, narrows, orders, outcomes } from './filter.ts'
+import { addressOf, type ListQuery, labelled, narrows, outcomes } from './filter.ts'
 import { type Html, html, type Part } from './html.ts'
 import type { Columns } from './runIndex.ts'
 import { chips, count, decimal, LABEL_WORDS, outcome, words } from './words.ts'
@@ -50,44 +50,52 @@ function emptyList({ matches, indexed }: ListContent): Html {
 
 // ---------------------------------------------------------------- filters
 
-function filters({ query, columns, gold }: ListContent): Html {
+function filters({ query, columns }: ListContent): Html {
   const names = (column: { names: readonly string[] }) => column.names.filter((name) => name !== '').toSorted()
-  const open = narrows(query)
+  const { from, to, system, version, least, most, order } = query
+  const more = [from, to, system, version, least, most, order]
+  const kinds = columns.kind.names.some((name) => name !== '')
   return html`<form class="filters" method="get" action="/" role="search" data-submits>
 <div class="searchline">
 <label class="grow"><span class="unseen">Search question, answer, reasoning or id</span>
 <input type="search" name="q" id="search" value="${query.q ?? ''}" placeholder="Search question, answer, reasoning or id" aria-keyshortcuts="/" autocomplete="off"></label>
 <button class="button strong">Search</button>
 </div>
-<details${open && html` open`}>
-<summary>Filters${open && html` <a href="/${gold && query.gold === '1' ? '?gold=1' : ''}">clear</a>`}</summary>
 <div class="fields">
-${select('stop', 'Stop reason', query.stop, names(columns.stop))}
+${select('outcome', 'Outcome', query.outcome, outcomes, words, true)}
+${kinds && select('kind', 'Question kind', query.kind, names(columns.kind), words, true)}
+${select('stop', 'Stopped', query.stop, names(columns.stop))}
 ${field('turns', 'Turns', query.turns, { type: 'number', min: 0 })}
+${select('label', 'Label', query.label, labelled, (name) => LABEL_WORDS[name as (typeof labelKinds)[number]] ?? { any: 'labelled', none: 'not labelled' }[name] ?? name)}
+${narrows(query) && html`<a class="button" href="/${query.gold === '1' && '?gold=1'}">Clear</a>`}
+</div>
+<details id="more"${more.some((value) => value !== undefined) && html` open`}>
+<summary>More filters and order</summary>
+<div class="fields">
+${pair('Reward', field('least', 'at least', query.least, { type: 'number', step: 'any' }, true), field('most', 'at most', query.most, { type: 'number', step: 'any' }, true))}
 ${pair('Steps', field('from', 'from', query.from, { type: 'number', min: 0 }), field('to', 'to', query.to, { type: 'number', min: 0 }))}
 ${columns.system.names.length > 1 && select('system', 'System', query.system, names(columns.system))}
 ${columns.version.names.length > 1 && field('version', 'Policy version', query.version, { list: 'versions' })}
-${select('label', 'Label', query.label, labelled, (name) => LABEL_WORDS[name as (typeof labelKinds)[number]] ?? { any: 'labelled', none: 'not labelled' }[name] ?? name)}
-${select('order', 'Order', query.order, orders, (name) => ({ stored: 'as stored', newest: 'newest first' })[name] ?? name)}
+${select('order', 'Order', query.order, ['newest'], () => 'newest first', false, 'as stored')}
 </div>
-<fieldset class="fields told"><legend>Choosing one of these shows gold</legend>
-${select('outcome', 'Outcome', query.outcome, outcomes)}
-${columns.kind.names.some((name) => name !== '') && select('kind', 'Question kind', query.kind, names(columns.kind))}
-${pair('Reward', field('least', 'at least', query.least, { type: 'number', step: 'any' }), field('most', 'at most', query.most, { type: 'number', step: 'any' }))}
-</fieldset>
 </details>
+<p class="hint"><span aria-hidden="true">★</span> Choosing one of these shows gold.</p>
 ${query.gold === '1' && html`<input type="hidden" name="gold" value="1">`}
 </form>`
 }
+
+/** Marks filters that tell what only gold tells. */
+const star = html` <span class="star" title="choosing one shows gold">★</span>`
 
 function field(
   name: string,
   label: string,
   value: string | number | undefined,
   attributes: Record<string, string | number>,
+  tells = false,
 ): Html {
   const rest = Object.entries(attributes).map(([key, given]) => html` ${key}="${given}"`)
-  return html`<label><span>${label}</span><input name="${name}" value="${value ?? ''}"${rest}></label>`
+  return html`<label><span>${label}${tells && star}</span><input name="${name}" value="${value ?? ''}"${rest}></label>`
 }
 
 function pair(legend: string, first: Html, second: Html): Html {
@@ -100,10 +108,12 @@ function select(
   value: string | undefined,
   choices: readonly string[],
   said: (choice: string) => string = words,
+  tells = false,
+  absent = 'any',
 ): Html {
   const option = (choice: string, text: string) =>
     html`<option value="${choice}"${choice === (value ?? '') && html` selected`}>${text}</option>`
-  return html`<label><span>${label}</span><select name="${name}">${option('', 'any')}${choices.map((choice) => option(choice, said(choice)))}</select></label>`
+  return html`<label><span>${label}${tells && star}</span><select name="${name}">${option('', absent)}${choices.map((choice) => option(choice, said(choice)))}</select></label>`
 }
 
 // ---------------------------------------------------------------- rows

@@ -46,8 +46,27 @@ const KNOWN: Record<string, { title: string; meaning: string; share?: true }> = 
   },
   entropy: { title: 'Entropy', meaning: 'Mean entropy of the policy over sampled tokens, in nats.' },
   kl: { title: 'KL to the reference', meaning: 'Mean k3 estimate; 0 without a KL term.' },
-  clipFraction: { title: 'Clipped', meaning: 'Share of tokens whose gradient the clip cut.', share: true },
+  clipFractionLow: {
+    title: 'Clipped below',
+    meaning: 'Share of tokens whose gradient the lower bound on the ratio cut.',
+  },
+  clipFractionHigh: {
+    title: 'Clipped above',
+    meaning: 'Share of tokens whose gradient the upper bound on the ratio cut.',
+  },
+  clipFractionDual: { title: 'Clipped, dual', meaning: 'Share of tokens that the dual clip cut.' },
+  ratioMean: { title: 'Mean ratio', meaning: 'New probability over old, over sampled tokens.' },
   ratioMax: { title: 'Largest ratio', meaning: 'Of the first pass; 1 when sampler and trainer agree.' },
+  advantageMean: { title: 'Mean advantage', meaning: 'Over training rows.' },
+  advantageDeviation: { title: 'Deviation of advantages', meaning: 'Standard deviation over training rows.' },
+  importanceWeightMean: { title: 'Mean importance weight', meaning: 'Truncated: trainer against sampler.' },
+  importanceWeightMin: { title: 'Least importance weight', meaning: 'Truncated: trainer against sampler.' },
+  importanceTruncated: {
+    title: 'Weights at the cap',
+    meaning: 'Share of tokens whose importance weight is at its cap.',
+  },
+  valueLoss: { title: 'Value loss', meaning: 'Of the learned value.' },
+  explainedVariance: { title: 'Explained variance', meaning: 'Of the returns, by the learned value.' },
   loss: { title: 'Loss', meaning: 'Of the policy update.' },
   gradNorm: { title: 'Gradient norm', meaning: 'Before clipping.' },
   learningRate: { title: 'Learning rate', meaning: 'Of the optimizer.' },
@@ -127,12 +146,12 @@ ${accuracy == null && totals.scored > 0 && tile('accuracy', percent(totals.right
 ${grounded != null && tile('right clip', percent(grounded), over)}
 ${turns != null && tile('turns', decimal(turns), over)}
 ${tile('trajectories', count(trajectories), 'stored so far')}
-${pace > 0 && tile('per second', `${decimal(perStep / pace, 1)}`, 'trajectories per second, update included')}
-${pace > 0 && tokens != null && tile('tokens per second', count(Math.round(tokens / pace)), 'sampled tokens per second, update included')}
+${pace > 0 && tile('runs / s', `${decimal(perStep / pace, 1)}`, 'trajectories per second, update included')}
+${pace > 0 && tokens != null && tile('tokens / s', count(Math.round(tokens / pace)), 'sampled tokens per second, update included')}
 ${pace > 0 && tile('per step', duration(pace), over)}
 ${isRunning(content) && planned !== null && pace > 0 && tile('to go', duration(pace * (planned - done)), 'at the pace of the last steps')}
-${totals.stops.map(([stop, times]) => tile(words(stop), count(times), 'trajectories that ended like this'))}
-</dl>`
+</dl>
+<p class="hint ended">Ended: ${totals.stops.map(([stop, times], at) => html`${at > 0 && ' · '}${words(stop)} ${count(times)}`)}</p>`
 }
 
 function secondsPerStep(steps: readonly StepNumbers[]): number {

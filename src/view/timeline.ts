@@ -33,7 +33,7 @@ export function timeline(row: TrajectoryRow, clips: readonly KeyedClip[], gold: 
 <span class="track">${[...stretches.values()].map((stretch) => clipMark(stretch, row, order, gold, timed))}${band(goldStretch, gold, timed, end)}</span></div>
 ${row.turns.map((turn, index) => lane(turn, index, row, stretches, goldStretch, gold, timed, end))}
 </div>
-<p class="legend">${clips.length} clips. <span class="swatch visited"></span> shown to the master, numbered in order. <span class="swatch view"></span> in view after the turn. <span class="swatch frame"></span> frame looked at.${
+<p class="legend">${clips.length} clips. <span class="swatch shown"></span> shown to the master, numbered in order. <span class="swatch in-view"></span> in view after the turn. <span class="swatch looked"></span> frame looked at.${
     gold !== null &&
     html` <span class="swatch gold"></span> evidence: ${clipName(gold.clipId, row.episodeId)}${gold.span !== null && html`, ${gold.span[0].toFixed(1)} to ${gold.span[1].toFixed(1)} s`}.`
   }</p>`

@@ -77,8 +77,8 @@ ${row.failure !== null && html`<p class="trouble">${row.failure.message}</p>`}
 </div>
 <aside class="beside" aria-label="Label, rewards and facts">
 ${labelForm(content)}
-${gold !== null && rewards(row)}
 ${matesSection(content)}
+${gold !== null && rewards(row)}
 ${usage(row)}
 ${about(row)}
 </aside>
@@ -98,7 +98,7 @@ function question({ row, gold }: TrajectoryContent): Html {
 <ol class="options">${row.options.map((option, index) => {
     const chosen = row.answer === index
     const right = known?.answer === index || (gold !== null && known === null && row.correct && chosen)
-    return html`<li class="${[chosen && 'chosen', right && 'gold'].filter(Boolean).join(' ')}"><span class="letter">a${index}</span> ${option}${chosen && html` <span class="mark">chosen</span>`}${right && html` <span class="mark gold">right answer</span>`}</li>`
+    return html`<li class="${[chosen && 'chosen', right && 'gold'].filter(Boolean).join(' ')}"><span class="letter">a${index}</span> <span>${option}</span>${chosen && html` <span class="mark">chosen</span>`}${right && html` <span class="mark gold">right answer</span>`}</li>`
   })}</ol>
 ${row.answer === null && html`<p class="hint">No answer was given: ${words(row.stopReason)}.</p>`}
 ${
@@ -116,13 +116,16 @@ function turnCard(turn: Turn, index: number, { row, pictures }: TrajectoryConten
   return html`<li class="turn" id="turn-${index + 1}" tabindex="-1">
 <h3><span class="turn-number">${index + 1}</span> ${chip(turn)} <span>${name}</span>${!turn.wellFormed && html` <span class="tag warn" title="not exactly one well-formed action">badly formed</span>`}
 <span class="aside">${turn.clipId === null ? 'nothing in view' : clipName(turn.clipId, row.episodeId)}</span></h3>
+<div class="exchange"><div>
 ${reasoning !== '' && html`<div class="said"><h4>Reasoning</h4><p class="text">${reasoning}</p></div>`}
 <div class="said"><h4>Action</h4><p class="text act">${act === '' ? turn.response : act}</p>
 ${turn.action.kind === 'invalid' && html`<p class="hint">${turn.action.problem}</p>`}</div>
+</div>
 ${
   turn.observation !== null &&
   html`<div class="said observed"><h4>Observation</h4><p class="text">${turn.observation}</p></div>`
 }
+</div>
 ${turn.failure !== null && html`<p class="trouble">${turn.failure.boundary} failed: ${turn.failure.message}</p>`}
 ${turn.frames.length > 0 && frames(turn, index, row, pictures[index] ?? [])}
 </li>`
