@@ -6,6 +6,7 @@ import { type OpenAgents, openAgents } from './agents/index.ts'
 import { type Checkpoint, loadCheckpoint } from './checkpoint/checkpoint.ts'
 import type { RunConfig } from './config.ts'
 import { type Dataset, openDataset } from './dataset/index.ts'
+import { describeEngine } from './engine/protocol.ts'
 import { renderMiniature } from './miniature.ts'
 import { newAdapter } from './policy/adapter.ts'
 import { type EmbeddedPolicy, openPolicy } from './policy/embedded.ts'
@@ -47,6 +48,7 @@ export async function openRun(config: RunConfig, progress: Progress, signal: Abo
   if (!dataset.ok) return dataset
   const master = await openMaster(config)
   if (!master.ok) return master
+  if (master.value.trainable !== null) progress.line(describeEngine(master.value.trainable.policy.device.inUse))
   const agents = await openAgents(config.agents)
   if (!agents.ok) {
     await master.value.policy.close()
@@ -67,7 +69,7 @@ export async function openRun(config: RunConfig, progress: Progress, signal: Abo
   }
 }
 
-async function openMaster(
+export async function openMaster(
   config: Pick<RunConfig, 'policy' | 'engine' | 'name' | 'seed'>,
 ): Promise<Result<Pick<OpenRun, 'policy' | 'trainable'>>> {
   if (config.policy.type === 'endpoint') {

@@ -8,6 +8,7 @@ import { z } from 'zod'
 import { saveCheckpoint } from './checkpoint/checkpoint.ts'
 import { openDevice } from './engine/device.ts'
 import { engineOptions } from './engine/options.ts'
+import { describeEngine } from './engine/protocol.ts'
 import { supervisedOptions } from './grpo/options.ts'
 import { superviseBatch } from './grpo/supervised.ts'
 import { openTrainer } from './grpo/trainer.ts'
@@ -117,6 +118,7 @@ export async function pretrain(
   const lessons = new Lessons(config.seed, vocabulary, longVideoAgent(systemsOptions.parse({})), config.lessons)
 
   const device = await openDevice(config.engine)
+  progress.line(describeEngine(device.inUse))
   try {
     const trainer = await openTrainer(device, decoderConfig(modelConfig), { weights })
     const tally = new Tally()

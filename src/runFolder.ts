@@ -1,7 +1,7 @@
 /**
  * A run's folder, `rollouts/<name>/`, belongs to one configuration: `run.json` holds its hash, so that what a changed configuration
- * makes is never mixed with what is stored, and `config.json` the configuration itself, for those who look at the run later. Knows
- * nothing of what else lies there.
+ * makes is never mixed with what is stored; `config.json` the configuration itself, and `engine.json` what carried it out, for those who
+ * look at the run later. Knows nothing of what else lies there.
  */
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
@@ -26,11 +26,19 @@ export async function claimRunFolder(directory: string, hash: string): Promise<{
 }
 
 /** Writes the configuration as it was resolved, defaults and `--set` included. It names environment variables with keys, never keys. */
-export async function recordConfig(directory: string, config: object): Promise<{ ok: true } | Failed> {
-  const path = join(directory, CONFIG)
+export function recordConfig(directory: string, config: object): Promise<{ ok: true } | Failed> {
+  return record(join(directory, CONFIG), config)
+}
+
+/** Writes which engine the run is on, its version and its backend. A run that is resumed on another machine may have another one. */
+export function recordEngine(directory: string, inUse: object): Promise<{ ok: true } | Failed> {
+  return record(join(directory, 'engine.json'), inUse)
+}
+
+async function record(path: string, content: object): Promise<{ ok: true } | Failed> {
   try {
-    await mkdir(directory, { recursive: true })
-    await replaceFile(path, `${JSON.stringify(config, null, 2)}\n`)
+    await mkdir(dirname(path), { recursive: true })
+    await replaceFile(path, `${JSON.stringify(content, null, 2)}\n`)
     return { ok: true }
   } catch (error) {
     return runFileFailure(path, error)

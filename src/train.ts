@@ -15,6 +15,7 @@ import {
 } from './checkpoint/checkpoint.ts'
 import { configHash, type RunConfig } from './config.ts'
 import { Dice } from './dataset/miniature/story.ts'
+import type { EngineInUse } from './engine/protocol.ts'
 import { scoredGroupAdvantages } from './grpo/advantage.ts'
 import type { StepMetrics } from './grpo/metrics.ts'
 import { policyRows } from './grpo/rows.ts'
@@ -28,7 +29,7 @@ import type { Progress } from './progress.ts'
 import { rewardWarnings, scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
 import { answerable } from './rollouts.ts'
-import { recordConfig, replaceFile, runFileFailure } from './runFolder.ts'
+import { recordConfig, recordEngine, replaceFile, runFileFailure } from './runFolder.ts'
 import { answerKeyOf, writeAnswerKey } from './trajectory/answerKey.ts'
 import { openStore } from './trajectory/store.ts'
 import type { Failure, Result, ScoredGroup, Task } from './types.ts'
@@ -93,6 +94,8 @@ interface RunState {
   rollouts: number
   sampledTokens: number
   seconds: number
+  /** What the last steps ran on. */
+  engine: EngineInUse
 }
 
 export interface TrainOptions {
@@ -146,7 +149,7 @@ async function trainRun(
   for (const warning of rewardWarnings(config.reward, Math.max(...[config.rollout.budget.turns].flat())))
     progress.line(`warning: ${warning}`)
 
-  const begun = await continueFrom(checkpoints, config, trainer, resume)
+  const begun = await continueFrom(checkpoints, config, trainer, policy.device.inUse, resume)
   if (!begun.ok) return begun
   let state = begun.value
   policy.bumpVersion(state.step)
@@ -163,6 +166,8 @@ async function trainRun(
     if (!keyed.ok) return keyed
     const recorded = await recordConfig(directory, config)
     if (!recorded.ok) return recorded
+    const engine = await recordEngine(directory, policy.device.inUse)
+    if (!engine.ok) return engine
     const totalSteps = config.training.steps * config.grpo.epochs * config.grpo.minibatches
     const metrics = join(directory, METRICS)
     const kept = await keepMetrics(metrics, state.step)
@@ -269,6 +274,7 @@ async function continueFrom(
   checkpoints: string,
   config: RunConfig,
   trainer: Trainer,
+  engine: EngineInUse,
   resume: boolean,
 ): Promise<Result<RunState>> {
   const fresh: RunState = {
@@ -279,6 +285,7 @@ async function continueFrom(
     rollouts: 0,
     sampledTokens: 0,
     seconds: 0,
+    engine,
   }
   const latest = await latestCheckpoint(checkpoints)
   if (latest === null) return { ok: true, value: fresh }
@@ -299,7 +306,7 @@ async function continueFrom(
     optimizer: loaded.value.training?.optimizer,
     step: state.optimizerSteps,
   })
-  return { ok: true, value: state }
+  return { ok: true, value: { ...state, engine } }
 }
 
 async function save(checkpoints: string, files: Checkpoint, trainer: Trainer, state: RunState): Promise<Result<void>> {

@@ -97,6 +97,11 @@ export interface Device {
   close(): Promise<void>
 }
 
+/** `engine: tfjs 4.22.0 on wasm (...)`. */
+export function describeEngine({ engine, version, backend, note }: EngineInUse): string {
+  return `engine: ${engine} ${version} on ${backend}${note === null ? '' : ` (${note})`}`
+}
+
 type Method = Exclude<keyof Device, 'inUse'>
 
 export type Call =
