@@ -214,47 +214,57 @@ export const commands: Command[] = [
         progress,
         signal,
       })
-      if (evaluated.ok) print(options.json ? JSON.stringify(evaluated.value) : await tableOf([evaluated.value]))
+      const { measurementText } = await import('./report/terminal.ts')
+      if (evaluated.ok) print(options.json ? JSON.stringify(evaluated.value) : measurementText(evaluated.value))
       return evaluated
     },
   },
   {
     words: 'compare',
-    about: 'Compare step budgets: accuracy against the number of turns, with the oracle as the ceiling',
+    about: 'Compare budgets, settings and masters on the same questions: accuracy against cost, with intervals',
     options: {
       config: config(),
       set,
-      checkpoint: {
-        type: 'string',
-        describe: 'Folder of a checkpoint; default: the policy of the configuration',
-        requiresArg: true,
+      vary: {
+        ...set,
+        describe:
+          'Values to compare: setting=value,value,... (may be repeated; every combination is run). A setting is a path of the configuration or one of maxTurns, window, temperature, ...; by default the step budgets of the configuration',
       },
-      'max-turns': {
-        array: true,
+      policy: {
+        ...set,
+        describe:
+          'A master to compare: folder of a checkpoint, model of the configured endpoint, or oracle (may be repeated); by default the policy of the configuration',
+      },
+      baseline: {
+        type: 'string',
         requiresArg: true,
-        describe: 'Budgets to compare; by default those of the configuration',
-        coerce: (values: unknown[] | undefined) => values?.map(wholeNumber('max-turns', 1)),
+        describe: 'What to hold the others against: setting=value,...; by default the first combination',
       },
       json,
     },
     examples: [
       [
-        '$0 compare --config configs/quickstart.yaml --checkpoint checkpoints/quickstart/step-000250 --set name=curve',
-        'The budget curve of a trained master',
+        '$0 compare --config configs/quickstart.yaml --policy checkpoints/quickstart/step-000250 --policy oracle --set name=curve',
+        'The budget curve of a trained master below the ceiling that its agents allow',
+      ],
+      [
+        '$0 compare --config configs/mine.yaml --vary maxTurns=2,5,10 --vary window=1,3 --baseline maxTurns=2',
+        'Six settings, each held against two turns with the same window',
       ],
     ],
-    run: (options, { progress, signal, print }) =>
-      withConfig(options, async (given) => {
-        const { compareBudgets } = await import('./compare.ts')
-        const { checkpointPolicy } = await import('./evaluate.ts')
-        const checkpoint = options.checkpoint as string | undefined
-        const run = checkpoint === undefined ? given : { ...given, policy: checkpointPolicy(given, checkpoint) }
-        progress.line(`comparing ${run.policy.type === 'checkpoint' ? run.policy.path : run.policy.model}`)
-        const maxTurns = (options['max-turns'] as number[] | undefined) ?? run.evaluation.maxTurns
-        const compared = await compareBudgets(run, maxTurns, progress, signal)
-        if (compared.ok) print(options.json ? JSON.stringify(compared.value) : await tableOf(compared.value))
-        return compared
-      }),
+    async run(options, { progress, signal, print }) {
+      const { compare } = await import('./compare.ts')
+      const { comparisonText } = await import('./report/terminal.ts')
+      const { writeReport } = await import('./report/write.ts')
+      const { config, set, vary, policy, baseline } = options as Compare
+      const request = { config, overrides: set, vary, policies: policy, baseline: baseline ?? null }
+      const compared = await compare(request, progress, signal)
+      if (!compared.ok) return compared
+      print(options.json ? JSON.stringify(compared.value) : comparisonText(compared.value))
+      const written = await writeReport(`rollouts/${compared.value.name}`)
+      if (written.ok) progress.line(written.value)
+      return written
+    },
   },
   {
     words: 'serve <directory>',
@@ -374,6 +384,7 @@ type Evaluate = {
   limit?: number
 }
 type View = { directory: string; port?: number; dataset?: string[]; open: boolean }
+type Compare = { config: string; set: string[]; vary: string[]; policy: string[]; baseline?: string }
 type Serve = { directory: string; host?: string; port?: number; name?: string }
 
 // ---------------------------------------------------------------- what handlers share
@@ -404,16 +415,4 @@ function wholeNumber(name: string, least: number, most = Number.MAX_SAFE_INTEGER
     const range = most === Number.MAX_SAFE_INTEGER ? `of at least ${least}` : `from ${least} to ${most}`
     throw new UsageError(`--${name}: expected one whole number ${range}, got ${JSON.stringify(value)}`)
   }
-}
-
-/** Records as a text table, numbers to four digits. */
-async function tableOf(records: readonly Record<string, unknown>[]): Promise<string> {
-  const { default: Table } = await import('cli-table3')
-  const cell = (value: unknown): string => {
-    if (Array.isArray(value)) return value.map(cell).join(' to ')
-    return typeof value === 'number' ? String(Number(value.toFixed(4))) : String(value ?? '')
-  }
-  const table = new Table({ head: Object.keys(records[0] ?? {}), style: { head: [], border: [] } })
-  for (const record of records) table.push(Object.values(record).map(cell))
-  return table.toString()
 }

@@ -1,102 +1,235 @@
 /**
- * Step budgets compared: the policy, greedy, at each K on the same held-out questions, beside a scripted oracle with the same agents.
- * Every trajectory is stored under `rollouts/<run>/budgets/`, in a folder for each policy and setting, so that a comparison goes on where
- * it stopped and the curve can be drawn again without a model.
+ * `showrunner compare`: any budget or setting varied, every combination on the same questions under the same seeds. Each cell's
+ * trajectories are stored under `rollouts/<run>/cells/`, in a folder named by all that decides them, so that cells that exist are not
+ * run again and a crash loses what was in flight. The numbers are made by `report/comparison.ts` from what is stored.
  */
 import { join } from 'node:path'
+import { type OpenAgents, openAgents } from './agents/index.ts'
 import type { RunConfig } from './config.ts'
-import { evaluationRollouts } from './evaluate.ts'
-import { type OpenRun, openRun } from './open.ts'
+import { configHash } from './configFile.ts'
+import type { Dataset } from './dataset/index.ts'
+import { Dice } from './dataset/miniature/story.ts'
+import { policyContent, questionsContent, samplingHash } from './identity.ts'
+import { openMaster, openQuestions } from './open.ts'
 import type { Progress } from './progress.ts'
-import { measure } from './report/summarize.ts'
-import type { Summary } from './report/summary.ts'
-import { answerable, noAnswers, readRuns, rolloutsInto, samplingHash } from './rollouts.ts'
+import { type Comparison, compareCells } from './report/comparison.ts'
+import type { Outcome } from './report/outcome.ts'
+import { readOutcomes } from './report/read.ts'
+import type { Sweep } from './report/sweep.ts'
+import { writeComparison, writeSweep } from './report/write.ts'
+import { answerable, noAnswers, rolloutsInto } from './rollouts.ts'
+import { cellDirectory, type PlannedCell, planSweep, type SweepPlan, type SweepRequest } from './sweepPlan.ts'
+import { createSystem } from './systems/index.ts'
 import { oraclePolicy } from './teacher.ts'
 import type { Policy, Result, Task } from './types.ts'
 
-export type BudgetPoint = Summary['budgets'][number]
-
-/** `showrunner compare`: on the held-out data set when the configuration has one. */
-export async function compareBudgets(
-  config: RunConfig,
-  maxTurns: readonly number[],
+/** Plans the sweep, runs what is not stored, writes `sweep.json` and `comparison.json` into the run's folder. */
+export async function compare(
+  request: SweepRequest,
   progress: Progress,
   signal: AbortSignal,
-): Promise<Result<BudgetPoint[]>> {
-  const dataset = config.evaluation.dataset ?? config.dataset
-  const measured = { ...config, dataset }
-  const opened = await openRun(measured, progress, signal)
-  if (!opened.ok) return opened
-  try {
-    return await budgetCurve(
-      measured,
-      opened.value,
-      answerable(opened.value.dataset, dataset.limit),
-      maxTurns,
-      progress,
-      signal,
-    )
-  } finally {
-    await opened.value.close()
+): Promise<Result<Comparison>> {
+  const plan = await planSweep(request)
+  return plan.ok ? comparePlan(plan.value, progress, signal) : plan
+}
+
+/** The same for a plan that is made already. */
+export async function comparePlan(
+  plan: SweepPlan,
+  progress: Progress,
+  signal: AbortSignal,
+): Promise<Result<Comparison>> {
+  const { config } = plan
+  const directory = join('rollouts', config.name)
+  const dataset = await openQuestions(config.dataset, progress, signal)
+  if (!dataset.ok) return dataset
+  const all = answerable(dataset.value, config.dataset.limit)
+  if (all.length === 0) return noAnswers(config.dataset.path)
+  const tasks = chosen(all, config)
+  const sweep = await sweepOf(plan, dataset.value, all.length, tasks)
+  if (!sweep.ok) return sweep
+  const written = await writeSweep(directory, sweep.value)
+  if (!written.ok) return written
+
+  const stored: (Outcome[] | null)[] = []
+  for (const cell of sweep.value.cells) {
+    const outcomes = await storedCell(join(directory, cell.directory), tasks)
+    if (!outcomes.ok) return outcomes
+    stored.push(outcomes.value)
+  }
+  const missing = plan.cells.filter((_, i) => stored[i] === null)
+  if (missing.length < plan.cells.length)
+    progress.line(`${plan.cells.length - missing.length} of ${plan.cells.length} cells are stored already`)
+  const ran = await runCells(plan, sweep.value, stored, { dataset: dataset.value, tasks, directory, progress, signal })
+  if (!ran.ok) return ran
+  const comparison = compareCells(sweep.value, ran.value)
+  const noted = await writeComparison(directory, comparison)
+  return noted.ok ? { ok: true, value: comparison } : noted
+}
+
+/** The questions that are compared: all, or so many drawn by seed, in the order of the data set. */
+function chosen(tasks: readonly Task[], { seed, evaluation }: RunConfig): readonly Task[] {
+  const { questions } = evaluation
+  if (questions === null || questions >= tasks.length) return tasks
+  const drawn = new Set(new Dice(`questions/${seed}`).sample(tasks, questions))
+  return tasks.filter((task) => drawn.has(task))
+}
+
+async function sweepOf(plan: SweepPlan, dataset: Dataset, of: number, tasks: readonly Task[]): Promise<Result<Sweep>> {
+  const { config, varied, baseline } = plan
+  const questions = await questionsContent(dataset)
+  const cells: Sweep['cells'] = []
+  for (const cell of plan.cells) {
+    const policy = await policyContent(cell.config.policy)
+    if (!policy.ok) return policy
+    const hash = samplingHash(cell.config, { policy: cell.ceiling ? 'oracle' : policy.value, questions })
+    cells.push({ settings: cell.settings, directory: cellDirectory(cell, hash), ceiling: cell.ceiling })
+  }
+  return {
+    ok: true,
+    value: {
+      name: config.name,
+      seed: config.seed,
+      varied,
+      baseline,
+      questions: { dataset: config.dataset.path, split: config.dataset.split, qids: tasks.map(qidOf), of },
+      setting: describe(config),
+      prices: config.prices,
+      cells,
+    },
   }
 }
 
-/** The curve of an open run's policy over these tasks, in the order of `maxTurns`. `config` is the one that the run was opened with. */
-export async function budgetCurve(
-  config: RunConfig,
-  run: OpenRun,
-  tasks: readonly Task[],
-  maxTurns: readonly number[],
-  progress: Progress,
-  signal: AbortSignal,
-): Promise<Result<BudgetPoint[]>> {
-  if (tasks.length === 0) return noAnswers(run.dataset.directory)
-  const oracle = miniatureOracle(run, tasks)
-  progress.stage('comparing step budgets', maxTurns.length * tasks.length * (oracle === null ? 1 : 2))
-  const points: BudgetPoint[] = []
+const qidOf = ({ question }: Task) => question.qid
+
+/** What does not vary, for the reader. */
+function describe({ system, agents, rollout, policy, engine, seed, dataset }: RunConfig): Sweep['setting'] {
+  const agent = (one: { type: string; model?: string }) =>
+    one.model === undefined ? one.type : `${one.type}, ${one.model}`
+  const boxes = JSON.stringify(agents).includes('"oracleBoxes":true')
+  return {
+    system: `${system.name}, ${system.prompt} prompt`,
+    'grounding agent': agent(agents.grounding),
+    'vision agent': agent(agents.vision),
+    ...(boxes ? { 'oracle boxes': 'shown: the vision agent is told where the right answer is' } : {}),
+    data: dataset.path,
+    'turns at most (K)': [rollout.budget.turns].flat().join(', '),
+    'clips in view (w)': rollout.budget.windowClips,
+    decoding: rollout.temperature === 0 ? 'greedy' : `sampled, temperature ${rollout.temperature}`,
+    engine: policy.type === 'endpoint' ? `endpoint ${policy.baseUrl}` : engineName(engine),
+    seed,
+  }
+}
+
+/** `onnxruntime: threads 2, memoryArena true`. */
+function engineName({ type, ...options }: RunConfig['engine']): string {
+  const keys = Object.entries(options).map(([key, value]) => `${key} ${value}`)
+  return [type, keys.join(', ')].filter(Boolean).join(': ')
+}
+
+/** null where questions are missing. */
+async function storedCell(directory: string, tasks: readonly Task[]): Promise<Result<Outcome[] | null>> {
+  const outcomes = await readOutcomes(directory)
+  if (!outcomes.ok) return outcomes.failure.kind === 'missing_file' ? { ok: true, value: null } : outcomes
+  const answered = new Set(outcomes.value.map(({ qid }) => qid))
+  return { ok: true, value: tasks.every((task) => answered.has(qidOf(task))) ? outcomes.value : null }
+}
+
+interface Running {
+  dataset: Dataset
+  tasks: readonly Task[]
+  directory: string
+  progress: Progress
+  signal: AbortSignal
+}
+
+/** Runs the cells that are not stored; the outcomes of all, in the order of the plan. */
+async function runCells(
+  plan: SweepPlan,
+  sweep: Sweep,
+  stored: readonly (Outcome[] | null)[],
+  { dataset, tasks, directory, progress, signal }: Running,
+): Promise<Result<Outcome[][]>> {
+  const outcomes: Outcome[][] = []
+  const missing = stored.filter((one) => one === null).length
+  if (missing > 0) progress.stage('comparing', missing * tasks.length)
+  let open: OpenParts | null = null
   let before = 0
-  for (const K of maxTurns) {
-    const at = async (policy: Policy, name: string) => {
-      const directory = join('rollouts', config.name, 'budgets', samplingHash(config), `${name}-k${K}`)
-      const stored = await rolloutsInto(directory, true, {
-        ...run,
+  try {
+    for (const [i, cell] of plan.cells.entries()) {
+      const known = stored[i]
+      if (known) {
+        outcomes.push(known)
+        continue
+      }
+      const key = configHash([cell.ceiling, cell.config.policy, cell.config.agents, cell.config.engine])
+      if (open?.key !== key) {
+        await open?.close()
+        open = null
+        const opened = await openParts(cell, key, dataset, tasks)
+        if (!opened.ok) return opened
+        open = opened.value
+      }
+      const path = join(directory, sweep.cells[i]?.directory as string)
+      const ran = await rolloutsInto(path, true, {
+        dataset,
         tasks,
-        policy,
-        options: evaluationRollouts(config, K, 0),
-        reward: config.reward,
-        seed: config.seed,
+        policy: open.policy,
+        agents: open.agents,
+        system: createSystem(cell.config.system),
+        options: cell.config.rollout,
+        reward: cell.config.reward,
+        seed: cell.config.seed,
         signal,
         onGroup: (done) => progress.to(before + done),
         warn: (text) => progress.line(text),
       })
-      if (!stored.ok) return stored
+      if (!ran.ok) return ran
       before += tasks.length
-      const runs = await readRuns(directory)
-      return runs.ok ? { ok: true as const, value: measure(runs.value) } : runs
+      const read = await readOutcomes(path)
+      if (!read.ok) return read
+      outcomes.push(read.value)
     }
-    const policy = await at(run.policy, 'policy')
-    if (!policy.ok) return policy
-    const ceiling = oracle === null ? null : await at(oracle, 'oracle')
-    if (ceiling !== null && !ceiling.ok) return ceiling
-    const { n, accuracy, accuracyCi95, meanTurns, meanTokens, secondsPerQuestion } = policy.value
-    points.push({
-      maxTurns: K,
-      n,
-      accuracy,
-      accuracyCi95,
-      meanTurns,
-      meanTokens,
-      secondsPerQuestion,
-      oracleAccuracy: ceiling?.value.accuracy ?? null,
-    })
+  } finally {
+    await open?.close()
   }
   progress.done()
-  return { ok: true, value: points }
+  return { ok: true, value: outcomes }
 }
 
-/** The oracle reads what has to be looked at from the words of miniature questions; other data sets have none. */
-function miniatureOracle({ dataset }: OpenRun, tasks: readonly Task[]): Policy | null {
-  const gold = tasks.map((task) => dataset.gold.get(task.question.qid))
-  if (gold.some((secret) => secret === undefined || secret.kind === null)) return null
-  return oraclePolicy(new Map(dataset.questions.map((question) => [question.qid, question])), dataset.gold)
+/** What cells share, kept open from one to the next. */
+interface OpenParts {
+  key: string
+  policy: Policy
+  agents: OpenAgents
+  close(): Promise<void>
+}
+
+async function openParts(
+  { config, ceiling }: PlannedCell,
+  key: string,
+  dataset: Dataset,
+  tasks: readonly Task[],
+): Promise<Result<OpenParts>> {
+  const master = ceiling ? oracleOf(dataset, tasks) : await openMaster(config)
+  if (!master.ok) return master
+  const { policy } = master.value
+  const agents = await openAgents(config.agents)
+  if (!agents.ok) {
+    await policy.close()
+    return agents
+  }
+  const close = async () => {
+    await policy.close()
+    await agents.value.close()
+  }
+  return { ok: true, value: { key, policy, agents: agents.value, close } }
+}
+
+/** The oracle reads what has to be looked at from the words of miniature questions; for other data sets there is none. */
+function oracleOf({ directory, questions, gold }: Dataset, tasks: readonly Task[]): Result<{ policy: Policy }> {
+  if (tasks.every((task) => gold.get(qidOf(task))?.kind))
+    return { ok: true, value: { policy: oraclePolicy(new Map(questions.map((one) => [one.qid, one])), gold) } }
+  const message = `--policy oracle: expected a miniature data set, whose questions say how they are answered; ${directory} is none`
+  return { ok: false, failure: { boundary: 'config', kind: 'bad_request', message } }
 }

@@ -9,6 +9,7 @@ import { datasetOptions } from './dataset/options.ts'
 import { engineOptions } from './engine/options.ts'
 import { grpoOptions } from './grpo/options.ts'
 import { policyOptions } from './policy/options.ts'
+import { pricesOptions } from './report/options.ts'
 import { rewardOptions } from './reward/options.ts'
 import { rolloutOptions } from './rollout/options.ts'
 import { serveOptions } from './serve/options.ts'
@@ -44,10 +45,18 @@ export const runConfig = z
       .object({
         dataset: datasetOptions.nullable().default(null).describe('Held-out questions; null: those of `dataset`.'),
         maxTurns: z.array(count).min(1).default([1, 2, 3, 4, 5]).describe('Step budgets K that are compared.'),
+        temperature: z.number().min(0).default(0).describe('Sampling temperature of comparisons; 0 is greedy.'),
+        questions: count
+          .nullable()
+          .default(null)
+          .describe('Compare on so many questions, drawn by seed; which ones is stored. null: all.'),
       })
       .strict()
       .prefault({}),
     serve: serveOptions.prefault({}),
+    prices: pricesOptions
+      .prefault({})
+      .describe('What tokens and pictures of each role cost, for reports; changing it changes no rollout.'),
   })
   .strict()
 

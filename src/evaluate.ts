@@ -7,12 +7,14 @@ import { goldFor, openRun } from './open.ts'
 import { whilePolicyAnswers } from './outages.ts'
 import { policyOptions } from './policy/options.ts'
 import type { Progress } from './progress.ts'
-import { measure, type Run, runOf } from './report/summarize.ts'
+import { type Outcome, outcomeOf, traceOf } from './report/outcome.ts'
+import { measure } from './report/summarize.ts'
 import type { Measurement } from './report/summary.ts'
 import { scoreTrajectory } from './reward/index.ts'
 import { rolloutStream } from './rollout/index.ts'
 import type { RolloutOptions } from './rollout/options.ts'
 import { answerable, noAnswers } from './rollouts.ts'
+import { answerKeyOf } from './trajectory/answerKey.ts'
 import type { Result } from './types.ts'
 
 export interface EvaluateOptions {
@@ -48,7 +50,8 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
     const tasks = answerable(run.dataset, limit ?? config.dataset.limit)
     if (tasks.length === 0) return noAnswers(config.dataset.path)
     progress.stage('evaluating', tasks.length)
-    const runs: Run[] = []
+    const outcomes: Outcome[] = []
+    const key = answerKeyOf(tasks, (task) => goldFor(run.dataset, task))
     const streamed = rolloutStream(tasks, {
       ...run,
       options: evaluationRollouts(config, maxTurns, temperature),
@@ -61,7 +64,8 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
       if (!group.ok) return group
       const { task, trajectories } = group.value
       for (const trajectory of trajectories) {
-        runs.push(runOf(scoreTrajectory(trajectory, goldFor(run.dataset, task), config.reward)))
+        const scored = scoreTrajectory(trajectory, goldFor(run.dataset, task), config.reward)
+        outcomes.push(outcomeOf(traceOf(scored), key))
         progress.tick()
       }
     }
@@ -72,11 +76,11 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
         failure: {
           boundary: 'policy',
           kind: 'cancelled',
-          message: `evaluation was stopped after ${runs.length} of ${tasks.length} questions`,
+          message: `evaluation was stopped after ${outcomes.length} of ${tasks.length} questions`,
         },
       }
     }
-    return { ok: true, value: measure(runs) }
+    return { ok: true, value: measure(outcomes, config.prices) }
   } finally {
     await run.close()
   }
@@ -94,6 +98,6 @@ export function evaluationRollouts(
 /** The configuration's policy, or one like it, with this checkpoint's weights. */
 export function checkpointPolicy(config: RunConfig, path: string): RunConfig['policy'] {
   return config.policy.type === 'checkpoint'
-    ? { ...config.policy, path }
+    ? { ...config.policy, path, adapter: null, lora: null }
     : policyOptions.parse({ type: 'checkpoint', path })
 }

@@ -6,7 +6,7 @@
  */
 import { join } from 'node:path'
 import { openAgents } from './agents/index.ts'
-import { budgetCurve } from './compare.ts'
+import { comparePlan } from './compare.ts'
 import { configHash, type RunConfig } from './config.ts'
 import { openDataset } from './dataset/index.ts'
 import { isHeldOut } from './dataset/miniature/words.ts'
@@ -16,14 +16,18 @@ import { goldFor, type OpenRun, openRun } from './open.ts'
 import { openEndpoint } from './policy/endpoint.ts'
 import { policyOptions } from './policy/options.ts'
 import type { Progress } from './progress.ts'
-import { accuracyGain, actionPatterns, measure, type Run, regrounding } from './report/summarize.ts'
+import type { Comparison } from './report/comparison.ts'
+import type { Outcome } from './report/outcome.ts'
+import { readOutcomes } from './report/read.ts'
+import { accuracyGain, actionPatterns, measure, regrounding } from './report/summarize.ts'
 import type { Summary } from './report/summary.ts'
 import { readSummary, writeReport } from './report/write.ts'
 import { scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
-import { answerable, noAnswers, readRuns, rolloutsInto } from './rollouts.ts'
+import { answerable, noAnswers, rolloutsInto } from './rollouts.ts'
 import { claimRunFolder, replaceFile, runFileFailure } from './runFolder.ts'
 import { startServer } from './serve/open.ts'
+import { budgetSweep } from './sweepPlan.ts'
 import { type TrainReport, train } from './train.ts'
 import type { Failure, Result, Task } from './types.ts'
 
@@ -106,9 +110,8 @@ async function watch(config: RunConfig, progress: Progress, signal: AbortSignal)
 }
 
 interface HeldOut {
-  greedy: Run[]
-  sampled: Run[]
-  goldClips: ReadonlyMap<string, string>
+  greedy: Outcome[]
+  sampled: Outcome[]
   /** Questions whose right answer is a word that training episodes never use. */
   unmet: ReadonlySet<string>
 }
@@ -143,7 +146,7 @@ async function heldOutRuns(
 ): Promise<Result<HeldOut>> {
   const tasks = answerable(run.dataset, heldOutConfig(config).dataset.limit)
   if (tasks.length === 0) return noAnswers(run.dataset.directory)
-  const runs: Record<string, Run[]> = {}
+  const runs: Record<string, Outcome[]> = {}
   const maxTurns = Math.max(...config.evaluation.maxTurns)
   progress.stage(`held-out questions, ${when} training`, 2 * tasks.length)
   for (const [i, [mode, temperature]] of (
@@ -164,15 +167,17 @@ async function heldOutRuns(
       warn: (text) => progress.line(text),
     })
     if (!stored.ok) return stored
-    const read = await readRuns(directory)
+    const read = await readOutcomes(directory)
     if (!read.ok) return read
     runs[mode] = read.value
   }
-  const { greedy, sampled } = runs as Record<'greedy' | 'sampled', Run[]>
-  progress.done(`greedy ${measure(greedy).accuracy.toFixed(3)}, sampled ${measure(sampled).accuracy.toFixed(3)}`)
-  const goldClips = new Map(tasks.map((task) => [task.question.qid, goldFor(run.dataset, task).clipId]))
+  const { greedy, sampled } = runs as Record<'greedy' | 'sampled', Outcome[]>
+  const { prices } = config
+  progress.done(
+    `greedy ${measure(greedy, prices).accuracy.toFixed(3)}, sampled ${measure(sampled, prices).accuracy.toFixed(3)}`,
+  )
   const unmet = tasks.filter((task) => isHeldOut(task.question.options[goldFor(run.dataset, task).answer] as string))
-  return { ok: true, value: { greedy, sampled, goldClips, unmet: new Set(unmet.map((task) => task.question.qid)) } }
+  return { ok: true, value: { greedy, sampled, unmet: new Set(unmet.map((task) => task.question.qid)) } }
 }
 
 async function measureTrained(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<Trained>> {
@@ -183,14 +188,35 @@ async function measureTrained(config: RunConfig, progress: Progress, signal: Abo
     const heldOut = await heldOutRuns(config, run, 'after', progress, signal)
     if (!heldOut.ok) return heldOut
     const tasks = answerable(run.dataset, heldOutConfig(config).dataset.limit)
-    const budgets = await budgetCurve(heldOutConfig(config), run, tasks, config.evaluation.maxTurns, progress, signal)
-    if (!budgets.ok) return budgets
+    const compared = await comparePlan(budgetSweep(config), progress, signal)
+    if (!compared.ok) return compared
     const asked = await askEndpoint(config, run, tasks[0] as Task, progress, signal)
     if (!asked.ok) return asked
-    return { ok: true, value: { ...heldOut.value, budgets: budgets.value, asked: asked.value } }
+    return { ok: true, value: { ...heldOut.value, budgets: budgetPoints(compared.value), asked: asked.value } }
   } finally {
     await run.close()
   }
+}
+
+/** The master's curve beside the oracle's. */
+function budgetPoints({ cells }: Comparison): Summary['budgets'] {
+  const oracle = new Map(cells.flatMap((cell) => (cell.ceiling ? [[cell.settings.maxTurns, cell] as const] : [])))
+  return cells.flatMap(({ ceiling, settings, metrics }) => {
+    if (ceiling || !metrics?.accuracy) return []
+    const { accuracy, turns, sampledTokens, seconds } = metrics
+    return [
+      {
+        maxTurns: Number(settings.maxTurns),
+        n: accuracy.n,
+        accuracy: accuracy.value,
+        accuracyCi95: accuracy.ci95 ?? [0, 1],
+        meanTurns: turns?.value ?? 0,
+        meanTokens: sampledTokens?.value ?? 0,
+        secondsPerQuestion: seconds?.value ?? 0,
+        oracleAccuracy: oracle.get(settings.maxTurns)?.metrics?.accuracy?.value ?? null,
+      },
+    ]
+  })
 }
 
 /** Serves the trained checkpoint on this machine and runs one question with the endpoint as the master, through the `openai` client. */
@@ -251,15 +277,18 @@ function trainedConfig(config: RunConfig, { checkpoint }: TrainReport): RunConfi
   return config.policy.type === 'checkpoint' ? { ...config, policy: { ...config.policy, path: checkpoint } } : config
 }
 
-function unmetAnswers(before: HeldOut, after: HeldOut): Pick<Summary, 'unmetAnswers'> {
+function unmetAnswers({ prices }: RunConfig, before: HeldOut, after: HeldOut): Pick<Summary, 'unmetAnswers'> {
   const among = ({ greedy, unmet }: HeldOut) => greedy.filter((run) => unmet.has(run.qid))
   if (after.unmet.size === 0) return {}
-  const { accuracy, n } = measure(among(after))
-  return { unmetAnswers: { n, before: measure(among(before)).accuracy, after: accuracy } }
+  const { accuracy, n } = measure(among(after), prices)
+  return { unmetAnswers: { n, before: measure(among(before), prices).accuracy, after: accuracy } }
 }
 
 function summarise(config: RunConfig, hash: string, before: HeldOut, after: Trained, trained: TrainReport): Summary {
-  const modes = (runs: HeldOut) => ({ greedy: measure(runs.greedy), sampled: measure(runs.sampled) })
+  const modes = (runs: HeldOut) => ({
+    greedy: measure(runs.greedy, config.prices),
+    sampled: measure(runs.sampled, config.prices),
+  })
   const { steps, rollouts, sampledTokens, seconds, metrics } = trained
   return {
     name: config.name,
@@ -283,12 +312,12 @@ function summarise(config: RunConfig, hash: string, before: HeldOut, after: Trai
         sampled: accuracyGain(before.sampled, after.sampled),
       },
     },
-    ...unmetAnswers(before, after),
+    ...unmetAnswers(config, before, after),
     budgets: after.budgets,
     actionPatterns: { before: actionPatterns(before.greedy), after: actionPatterns(after.greedy) },
     regrounding: {
-      before: regrounding(before.greedy, before.goldClips),
-      after: regrounding(after.greedy, after.goldClips),
+      before: regrounding(before.greedy),
+      after: regrounding(after.greedy),
     },
     training: {
       steps,

@@ -4,20 +4,20 @@
  */
 import { join } from 'node:path'
 import type { RunConfig } from './config.ts'
-import { configHash } from './configFile.ts'
 import type { Dataset } from './dataset/index.ts'
+import { policyContent, questionsContent, samplingHash } from './identity.ts'
 import { goldFor, openRun } from './open.ts'
 import { whilePolicyAnswers } from './outages.ts'
 import type { Progress } from './progress.ts'
-import { measure, type Run } from './report/summarize.ts'
+import { readOutcomes } from './report/read.ts'
+import { measure } from './report/summarize.ts'
 import type { Measurement } from './report/summary.ts'
 import { scoreGroup } from './reward/index.ts'
 import type { RewardOptions } from './reward/options.ts'
 import { rolloutStream } from './rollout/index.ts'
 import type { RolloutOptions } from './rollout/options.ts'
-import { claimRunFolder } from './runFolder.ts'
+import { claimRunFolder, recordConfig, recordEngine } from './runFolder.ts'
 import { answerKeyOf, writeAnswerKey } from './trajectory/answerKey.ts'
-import { readTrajectories } from './trajectory/read.ts'
 import { openStore, type Store } from './trajectory/store.ts'
 import type { Agents, Policy, Result, System, Task } from './types.ts'
 
@@ -51,8 +51,17 @@ export async function generateRollouts(
     const tasks = answerable(run.dataset, config.dataset.limit)
     if (tasks.length === 0) return noAnswers(config.dataset.path)
     const directory = join('rollouts', config.name)
-    const claimed = await claimRunFolder(directory, samplingHash(config))
+    const policy = await policyContent(config.policy)
+    if (!policy.ok) return policy
+    const contents = { policy: policy.value, questions: await questionsContent(run.dataset) }
+    const claimed = await claimRunFolder(directory, samplingHash(config, contents))
     if (!claimed.ok) return claimed
+    const recorded = await recordConfig(directory, config)
+    if (!recorded.ok) return recorded
+    if (run.trainable !== null) {
+      const engine = await recordEngine(directory, run.trainable.policy.device.inUse)
+      if (!engine.ok) return engine
+    }
     progress.stage('rollouts', tasks.length)
     const stored = await rolloutsInto(directory, resume, {
       ...run,
@@ -65,29 +74,14 @@ export async function generateRollouts(
       warn: (text) => progress.line(text),
     })
     if (!stored.ok) return stored
-    const runs = await readRuns(directory)
-    if (!runs.ok) return runs
-    const measured = measure(runs.value)
+    const outcomes = await readOutcomes(directory)
+    if (!outcomes.ok) return outcomes
+    const measured = measure(outcomes.value, config.prices)
     progress.done(`accuracy ${measured.accuracy.toFixed(3)}, stored in ${directory}`)
     return { ok: true, value: measured }
   } finally {
     await run.close()
   }
-}
-
-/**
- * Names what decides which trajectories come out. Limits on time, retries and concurrency do not, so a run may be resumed with others,
- * for example after an endpoint was overloaded.
- */
-export function samplingHash(config: RunConfig): string {
-  const { seed, dataset, policy, system, agents, reward } = config
-  const { groupSize, temperature, budget } = config.rollout
-  const { deadlineSeconds: _, ...bounds } = budget
-  const master =
-    policy.type === 'endpoint' ? policy.model : policy.adapter === null ? policy.path : [policy.path, policy.adapter]
-  const helpers = [agents.grounding, agents.vision].map((agent) => (agent.type === 'endpoint' ? agent.model : agent))
-  const { path, split } = dataset
-  return configHash({ seed, path, split, master, system, helpers, reward, groupSize, temperature, bounds })
 }
 
 /**
@@ -129,42 +123,6 @@ async function fillStore(store: Store, directory: string, run: StoredRollouts): 
   }
   if (done === run.tasks.length) return { ok: true, value: undefined }
   return { ok: false, failure: { boundary: 'policy', kind: 'cancelled', message: `stopped: ${soFar()}` } }
-}
-
-/** What a store holds, as much of it as measuring needs. */
-export async function readRuns(directory: string): Promise<Result<Run[]>> {
-  const rows = await readTrajectories(directory)
-  if (!rows.ok) return rows
-  const runs: Run[] = []
-  for await (const {
-    step,
-    qid,
-    episodeId,
-    kind,
-    correct,
-    grounded,
-    visited,
-    reward,
-    sampledTokens,
-    seconds,
-    turns,
-  } of rows.value) {
-    const counted = turns.map(({ action, wellFormed }) => ({ action, wellFormed }))
-    runs.push({
-      step,
-      qid,
-      episodeId,
-      kind,
-      correct,
-      grounded,
-      visited,
-      reward,
-      sampledTokens,
-      seconds,
-      turns: counted,
-    })
-  }
-  return { ok: true, value: runs }
 }
 
 /** The tasks that can be scored, in the order of the data set. */

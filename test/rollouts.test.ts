@@ -4,10 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { type RunConfig, runConfig } from '../src/config.ts'
-import { policyOptions } from '../src/policy/options.ts'
 import type { Progress } from '../src/progress.ts'
 import { silentProgress } from '../src/progress.ts'
-import { generateRollouts, samplingHash } from '../src/rollouts.ts'
+import { generateRollouts } from '../src/rollouts.ts'
 import { readTrajectories } from '../src/trajectory/read.ts'
 import { type ChatServer, hangs, type ScriptedReply, says, startChatServer, status } from './agents/server.ts'
 import { showrunner, start } from './commandLine.ts'
@@ -130,22 +129,6 @@ test('a configuration that would give other trajectories cannot continue a run; 
     rollout: { groupSize: 1, concurrency: 2 },
   })
   expect(await run(patient, true)).toMatchObject({ ok: true, value: { n: 6 } })
-})
-
-test('trajectories of another master, data set, seed, agent or reward never share a folder', () => {
-  const base = configuration()
-  const others: Partial<RunConfig>[] = [
-    { policy: policyOptions.parse({ type: 'checkpoint', path: 'checkpoints/other' }) },
-    { policy: policyOptions.parse({ type: 'checkpoint', path: 'checkpoints/other', adapter: 'checkpoints/a' }) },
-    { dataset: { ...base.dataset, path: 'elsewhere' } },
-    { dataset: { ...base.dataset, split: 'val' } },
-    { seed: 5 },
-    { agents: { ...base.agents, vision: { ...base.agents.vision, lexicalWeight: 1 } as typeof base.agents.vision } },
-    { reward: { ...base.reward, turnCost: 0.1 } },
-  ]
-  const hashes = [{}, ...others].map((changes) => samplingHash({ ...base, ...changes }))
-  expect(new Set(hashes).size).toBe(hashes.length)
-  expect(samplingHash({ ...base, name: 'x', engine: { ...base.engine, threads: 7 } })).toBe(hashes[0])
 })
 
 test.skipIf(!existsSync('/dev/full'))('a full disk is one line that names the place and says what to do', async () => {

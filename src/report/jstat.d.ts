@@ -1,6 +1,6 @@
 /** The part of jStat that the report uses: the package brings no types. */
 declare module 'jstat' {
-  export const jStat: {
+  const jStat: {
     studentt: { inv(p: number, degreesOfFreedom: number): number }
     normal: {
       inv(p: number, mean: number, deviation: number): number
@@ -8,4 +8,5 @@ declare module 'jstat' {
     }
     binomial: { cdf(successes: number, n: number, p: number): number }
   }
+  export default jStat
 }

@@ -1,65 +1,48 @@
 /**
  * Measures trajectories: accuracies with intervals, what the master did by kind of question, and what it did after a wrong clip.
- * Works from stored rows (`readTrajectories`) or from trajectories just scored (`runOf`). Pure; opens no files.
+ * Pure; opens no files.
  */
 import { mean } from 'simple-statistics'
-import type { TrajectoryRow } from '../trajectory/schema.ts'
-import type { ScoredTrajectory, Turn } from '../types.ts'
-import { accuracyInterval, type Difference, type Observation, pairedDifference } from './statistics.ts'
+import { measureAll } from './metrics.ts'
+import type { Prices } from './options.ts'
+import type { Outcome } from './outcome.ts'
+import { type Difference, type Observation, pairedDifference, shareInterval } from './statistics.ts'
 import type { Measurement, Patterns, Regrounding, Summary } from './summary.ts'
 
-/** What is needed of a trajectory; a stored row has all of it. */
-export type Run = Pick<
-  TrajectoryRow,
-  'step' | 'qid' | 'episodeId' | 'kind' | 'correct' | 'grounded' | 'visited' | 'reward' | 'sampledTokens' | 'seconds'
-> & { turns: readonly Pick<Turn, 'action' | 'wellFormed'>[] }
-
-export function runOf({ trajectory, reward, correct, grounded, kind }: ScoredTrajectory): Run {
-  const { step, task, turns, visited, seconds, usage } = trajectory
-  return {
-    step,
-    qid: task.question.qid,
-    episodeId: task.episode.id,
-    kind,
-    correct,
-    grounded,
-    visited: [...visited],
-    turns,
-    reward,
-    sampledTokens: usage.master.completionTokens,
-    seconds,
-  }
-}
-
 /** Throws for no trajectories: there is nothing to say about them. */
-export function measure(runs: readonly Run[]): Measurement {
-  if (runs.length === 0) throw new Error('measure: expected at least one trajectory')
-  const turns = runs.flatMap((run) => run.turns)
+export function measure(outcomes: readonly Outcome[], prices: Prices): Measurement {
+  if (outcomes.length === 0) throw new Error('measure: expected at least one trajectory')
+  const turns = outcomes.reduce((sum, one) => sum + one.turns, 0)
   return {
-    n: runs.length,
-    accuracy: shareOf(runs, (run) => run.correct),
-    accuracyCi95: accuracyInterval(runs.map(observation)),
-    groundingAccuracy: shareOf(runs, (run) => run.grounded),
-    formatRate: shareOf(turns, (turn) => turn.wellFormed),
-    meanTurns: mean(runs.map((run) => run.turns.length)),
-    meanTokens: mean(runs.map((run) => run.sampledTokens)),
-    secondsPerQuestion: mean(runs.map((run) => run.seconds)),
-    failures: runs.filter((run) => run.reward === null).length,
+    n: outcomes.length,
+    accuracy: shareOf(outcomes, (one) => one.correct),
+    accuracyCi95: shareInterval(outcomes.map(observation)),
+    groundingAccuracy: shareOf(outcomes, (one) => one.groundedAny),
+    formatRate: turns === 0 ? 0 : outcomes.reduce((sum, one) => sum + one.wellFormed, 0) / turns,
+    meanTurns: mean(outcomes.map((one) => one.turns)),
+    meanTokens: mean(outcomes.map((one) => one.sampledTokens)),
+    secondsPerQuestion: mean(outcomes.map((one) => one.seconds)),
+    failures: outcomes.filter((one) => one.failedOutside).length,
+    metrics: measureAll(outcomes, prices),
   }
 }
 
 /** After minus before in accuracy on the questions that both answered; null for fewer than two episodes. One run per question. */
-export function accuracyGain(before: readonly Run[], after: readonly Run[]): Difference | null {
-  const byQuestion = (runs: readonly Run[]) => new Map(runs.map((run) => [run.qid, observation(run)]))
+export function accuracyGain(before: readonly Outcome[], after: readonly Outcome[]): Difference | null {
   return pairedDifference(byQuestion(before), byQuestion(after))
 }
 
+/** Right or wrong, by question. */
+export function byQuestion(outcomes: readonly Outcome[]): Map<string, Observation> {
+  return new Map(outcomes.map((one) => [one.qid, observation(one)]))
+}
+
 /** `{ dialogue: { ga: 0.9, gga: 0.1 } }`, likeliest first; kind `all` where the data set has no kinds. */
-export function actionPatterns(runs: readonly Run[]): Patterns {
-  const kinds = grouped(runs, (run) => run.kind ?? 'all')
+export function actionPatterns(outcomes: readonly Outcome[]): Patterns {
+  const kinds = grouped(outcomes, (one) => one.kind ?? 'all')
   return Object.fromEntries(
     [...kinds].sort().map(([kind, members]) => {
-      const counts = [...grouped(members, patternOf)].map(
+      const counts = [...grouped(members, (one) => one.pattern)].map(
         ([pattern, same]) => [pattern, same.length / members.length] as const,
       )
       return [kind, Object.fromEntries(counts.sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)))]
@@ -67,48 +50,41 @@ export function actionPatterns(runs: readonly Run[]): Patterns {
   )
 }
 
-const LETTERS = { ground: 'g', look: 'v', answer: 'a', invalid: 'x' } as const
-
-/** One letter per turn: g grounds, v looks, a answers, x is malformed. */
-export function patternOf(run: Run): string {
-  return run.turns.map((turn) => LETTERS[turn.action.kind]).join('')
-}
-
 /**
- * What the master did when its first clip was not the one with the evidence. null when that never happened.
- * `goldClips`: clip by qid, from the data set. For runs whose first clip came from the first `ground` (no initial grounding).
+ * What the master did when its first clip was not the one with the evidence. null when that never happened, or no answer key tells.
+ * For runs whose first clip came from the first `ground` (no initial grounding).
  */
-export function regrounding(runs: readonly Run[], goldClips: ReadonlyMap<string, string>): Regrounding | null {
-  const wrong = runs.filter(
-    (run) => run.visited[0] !== undefined && goldClips.has(run.qid) && run.visited[0] !== goldClips.get(run.qid),
+export function regrounding(outcomes: readonly Outcome[]): Regrounding | null {
+  const wrong = outcomes.filter(
+    ({ firstClip, goldClip }) => firstClip !== null && goldClip !== null && firstClip !== goldClip,
   )
   if (wrong.length === 0) return null
   return {
     wrongFirstClip: wrong.length,
-    groundedAgain: shareOf(wrong, (run) => run.turns.filter((turn) => turn.action.kind === 'ground').length > 1),
-    found: shareOf(wrong, (run) => run.grounded),
-    accuracy: shareOf(wrong, (run) => run.correct),
+    groundedAgain: shareOf(wrong, (one) => one.grounds > 1),
+    found: shareOf(wrong, (one) => one.groundedAny),
+    accuracy: shareOf(wrong, (one) => one.correct),
   }
 }
 
 /** Reward and accuracy of each step. Trajectories that failed outside the policy have no reward and are left out of both. */
-export function trainingCurve(runs: readonly Run[]): NonNullable<Summary['training']>['curve'] {
-  const scored = runs.flatMap((run) => (run.reward === null ? [] : [{ ...run, reward: run.reward }]))
-  return [...grouped(scored, (run) => run.step)]
+export function trainingCurve(outcomes: readonly Outcome[]): NonNullable<Summary['training']>['curve'] {
+  const scored = outcomes.flatMap((one) => (one.reward === null ? [] : [{ ...one, reward: one.reward }]))
+  return [...grouped(scored, (one) => one.step)]
     .sort(([a], [b]) => a - b)
     .map(([step, members]) => ({
       step,
-      reward: mean(members.map((run) => run.reward.total)),
-      accuracy: shareOf(members, (run) => run.correct),
+      reward: mean(members.map((one) => one.reward.total)),
+      accuracy: shareOf(members, (one) => one.correct),
     }))
 }
 
-function observation(run: Run): Observation {
-  return { cluster: run.episodeId, value: run.correct ? 1 : 0 }
+function observation(one: Outcome): Observation {
+  return { cluster: one.episodeId, value: one.correct ? 1 : 0 }
 }
 
 /** In order of first appearance. (`Map.groupBy` needs Node 21.) */
-function grouped<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key): Map<Key, Item[]> {
+export function grouped<Item, Key>(items: readonly Item[], keyOf: (item: Item) => Key): Map<Key, Item[]> {
   const groups = new Map<Key, Item[]>()
   for (const item of items) {
     const group = groups.get(keyOf(item))

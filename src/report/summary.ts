@@ -3,6 +3,7 @@
  * are between 0 and 1, seconds are wall clock. Computes nothing.
  */
 import { z } from 'zod'
+import { metricKeys } from './metrics.ts'
 
 const share = z.number().min(0).max(1)
 const count = z.number().int().min(0)
@@ -18,6 +19,15 @@ export const measurement = z.object({
   meanTokens: z.number().describe('Tokens that the master sampled, per trajectory.'),
   secondsPerQuestion: z.number().describe('From start to end of one trajectory, of which many run at once.'),
   failures: count.describe('Trajectories that failed outside the policy.'),
+  metrics: z
+    .partialRecord(
+      z.enum(metricKeys),
+      z.object({ value: z.number(), ci95: interval.nullable(), n: count.describe('Trajectories that it applies to.') }),
+    )
+    .default({})
+    .describe(
+      'Every metric that applies, with its 95 % interval; what each means stands in metrics.ts and in the report.',
+    ),
 })
 
 const modes = z.object({ greedy: measurement, sampled: measurement.describe('Temperature 1.') })

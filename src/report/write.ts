@@ -1,33 +1,71 @@
 /**
- * Writes `report.html` into a run's folder, from its `summary.json`, or from its stored trajectories where there is no summary.
+ * The files that a report is made from and the page itself: `summary.json`, `sweep.json`, `comparison.json`, `report.html` in a run's
+ * folder. Everything is made again from what is stored, without a model.
  */
-import { readFile, rename, writeFile } from 'node:fs/promises'
-import { basename, join, resolve } from 'node:path'
-import { readTrajectories } from '../trajectory/read.ts'
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { z } from 'zod'
 import type { FailureKind, Result } from '../types.ts'
-import { reportPage } from './html.ts'
-import { measure, type Run, trainingCurve } from './summarize.ts'
+import { type Comparison, compareCells } from './comparison.ts'
+import { gather } from './gather.ts'
+import { reportPage } from './page.ts'
+import { readOutcomes } from './read.ts'
 import { type Summary, summary } from './summary.ts'
+import { type Sweep, sweepSchema } from './sweep.ts'
 
-/** The path of the page. Fails when the folder has neither a summary nor trajectories, or the summary is not one. */
+/**
+ * Writes `report.html` and, where the run is a comparison, `comparison.json`. Returns the path of the page. Fails when the folder has
+ * neither summary, sweep nor trajectories, or one of them is not what it should be.
+ */
 export async function writeReport(directory: string): Promise<Result<string>> {
-  const read = (await readSummary(join(directory, 'summary.json'))) ?? (await storedSummary(directory))
-  if (!read.ok) return read
-  const path = join(directory, 'report.html')
-  try {
-    await writeFile(`${path}.partial`, reportPage(read.value))
-    await rename(`${path}.partial`, path)
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    const full = code === 'ENOSPC' || code === 'EDQUOT'
-    const advice = full ? 'make room' : 'check the path and its permissions'
-    return fail(full ? 'disk_full' : 'bad_file', `${path}: cannot write the report: ${message}; ${advice}`)
+  const summarised = await readSummary(join(directory, 'summary.json'))
+  if (summarised !== null && !summarised.ok) return summarised
+  const compared = await storedComparison(directory)
+  if (compared !== null && !compared.ok) return compared
+  if (compared !== null) {
+    const noted = await writeComparison(directory, compared.value.comparison)
+    if (!noted.ok) return noted
   }
-  return { ok: true, value: path }
+  const gathered = await gather(directory, summarised?.value ?? null, compared?.value ?? null)
+  if (!gathered.ok) return gathered
+  const path = join(directory, 'report.html')
+  const written = await replace(path, reportPage(gathered.value))
+  return written.ok ? { ok: true, value: path } : written
 }
 
 /** null when there is no such file. */
-export async function readSummary(path: string): Promise<Result<Summary> | null> {
+export function readSummary(path: string): Promise<Result<Summary> | null> {
+  return readJson(path, summary, 'a summary')
+}
+
+/** What a comparison is about, and what its stored trajectories say; null when the run is no comparison. */
+export async function storedComparison(
+  directory: string,
+): Promise<Result<{ sweep: Sweep; comparison: Comparison }> | null> {
+  const sweep = await readJson(join(directory, 'sweep.json'), sweepSchema, 'the sweep of a comparison')
+  if (sweep === null || !sweep.ok) return sweep
+  const cells = []
+  for (const cell of sweep.value.cells) {
+    const outcomes = await readOutcomes(join(directory, cell.directory))
+    if (!outcomes.ok && outcomes.failure.kind !== 'missing_file') return outcomes
+    cells.push(outcomes.ok ? outcomes.value : [])
+  }
+  return { ok: true, value: { sweep: sweep.value, comparison: compareCells(sweep.value, cells) } }
+}
+
+export function writeSweep(directory: string, sweep: Sweep): Promise<Result<void>> {
+  return replace(join(directory, 'sweep.json'), `${JSON.stringify(sweep, null, 2)}\n`)
+}
+
+export function writeComparison(directory: string, comparison: Comparison): Promise<Result<void>> {
+  return replace(join(directory, 'comparison.json'), `${JSON.stringify(comparison, null, 2)}\n`)
+}
+
+async function readJson<Schema extends z.ZodType>(
+  path: string,
+  schema: Schema,
+  what: string,
+): Promise<Result<z.output<Schema>> | null> {
   let text: string
   try {
     text = await readFile(path, 'utf8')
@@ -41,61 +79,27 @@ export async function readSummary(path: string): Promise<Result<Summary> | null>
   } catch (error) {
     return fail('bad_file', `${path}: expected JSON: ${(error as Error).message}; run the command that wrote it again`)
   }
-  const parsed = summary.safeParse(value)
+  const parsed = schema.safeParse(value)
   if (parsed.success) return { ok: true, value: parsed.data }
   const issue = parsed.error.issues[0]
   return fail(
     'bad_file',
-    `${path}: ${issue?.path.join('.')}: ${issue?.message}; expected a summary of this version of Showrunner`,
+    `${path}: ${issue?.path.join('.')}: ${issue?.message}; expected ${what} of this version of Showrunner`,
   )
 }
 
-/** What the trajectories alone tell: how they went and the course of training. */
-async function storedSummary(directory: string): Promise<Result<Summary>> {
-  const stored = await readTrajectories(directory)
-  if (!stored.ok) return stored
-  const runs: (Run & { system: string; budget: { turns: number }; seed: string })[] = []
-  // only what is counted, since a store may hold millions of turns with their texts
-  for await (const { system, budget, seed, turns, ...row } of stored.value) {
-    const { step, qid, episodeId, kind, correct, grounded, visited, reward, sampledTokens, seconds } = row
-    const counted = { step, qid, episodeId, kind, correct, grounded, visited, reward, sampledTokens, seconds }
-    runs.push({
-      ...counted,
-      system,
-      budget,
-      seed,
-      turns: turns.map(({ action, wellFormed }) => ({ action, wellFormed })),
-    })
-  }
-  const first = runs[0]
-  if (!first) return fail('missing_file', `${directory}: no trajectories are stored yet; nothing to report`)
-  const all = measure(runs)
-  const percent = (share: number) => `${(share * 100).toFixed(1)} %`
-  return {
-    ok: true,
-    value: {
-      name: basename(resolve(directory)),
-      seed: Number(first.seed.split('/')[0]),
-      setting: {
-        system: first.system,
-        'step budget K': [...new Set(runs.map((run) => run.budget.turns))].sort((a, b) => a - b).join(', '),
-        trajectories: all.n,
-        questions: new Set(runs.map((run) => run.qid)).size,
-        accuracy: `${percent(all.accuracy)} (95 % interval ${all.accuracyCi95.map(percent).join(' to ')})`,
-        'right clip shown': percent(all.groundingAccuracy),
-        'well-formed turns': percent(all.formatRate),
-        'turns per trajectory': all.meanTurns.toFixed(2),
-        'failed outside the policy': all.failures,
-      },
-      budgets: [],
-      training: {
-        steps: new Set(runs.map((run) => run.step)).size,
-        rollouts: runs.length,
-        sampledTokens: runs.reduce((sum, run) => sum + run.sampledTokens, 0),
-        seconds: null,
-        curve: trainingCurve(runs),
-      },
-    },
+/** Readers see the old file or the new one, never half of it. */
+async function replace(path: string, content: string): Promise<Result<void>> {
+  try {
+    await mkdir(join(path, '..'), { recursive: true })
+    await writeFile(`${path}.partial`, content, { flush: true })
+    await rename(`${path}.partial`, path)
+    return { ok: true, value: undefined }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    const full = code === 'ENOSPC' || code === 'EDQUOT'
+    const advice = full ? 'make room' : 'check the path and its permissions'
+    return fail(full ? 'disk_full' : 'bad_file', `${path}: cannot be written: ${message}; ${advice}`)
   }
 }
 

@@ -8,7 +8,7 @@ import type { Clip, Episode } from '../types.ts'
  * The window of `width` clips: for odd w, (w-1)/2 on either side of the centre; for even w one more after it; cut off at the episode's
  * ends (spec longvideoagent.md, section 5, row 12).
  */
-export function evidenceWindow(episode: Episode, centre: Clip, width: number): readonly Clip[] {
+export function evidenceWindow<One>(episode: { clips: readonly One[] }, centre: One, width: number): readonly One[] {
   const position = episode.clips.indexOf(centre)
   const before = Math.floor((width - 1) / 2)
   return episode.clips.slice(Math.max(0, position - before), position - before + width)

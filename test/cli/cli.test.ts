@@ -77,7 +77,6 @@ describe('bad usage is exit code 2 and says what was meant', () => {
     ['report a b', 'Too many non-option arguments'],
     ['train --config', 'Not enough arguments following: config'],
     ['evaluate --max-turns 0', '--max-turns: expected one whole number of at least 1, got 0'],
-    ['compare --config x --max-turns 1 two', '--max-turns: expected one whole number of at least 1, got "two"'],
     ['serve x --port 99999', '--port: expected one whole number from 0 to 65535, got 99999'],
     [
       'dataset miniature --seed 1 --seed 2 --episodes 1 --out x',

@@ -1,48 +1,20 @@
 import { describe, expect, test } from 'vitest'
-import {
-  accuracyGain,
-  actionPatterns,
-  measure,
-  patternOf,
-  type Run,
-  regrounding,
-  trainingCurve,
-} from '../../src/report/summarize.ts'
-import type { Action } from '../../src/types.ts'
+import { accuracyGain, actionPatterns, measure, regrounding, trainingCurve } from '../../src/report/summarize.ts'
+import { outcome } from './outcomes.ts'
 
-const actions: Record<string, Action> = {
-  g: { kind: 'ground' },
-  v: { kind: 'look', query: 'sign' },
-  a: { kind: 'answer', option: 0 },
-  x: { kind: 'invalid', problem: 'two actions' },
-}
-
-/** `pattern` has a letter per turn; malformed turns are x. */
-function run(pattern: string, rest: Partial<Run> = {}): Run {
-  return {
-    step: 0,
-    qid: 'q1',
-    episodeId: 'e1',
-    kind: 'dialogue',
-    correct: true,
-    grounded: true,
-    visited: ['c1'],
-    reward: { total: 1, format: 0, answer: 1, turnCost: 0 },
-    sampledTokens: 10,
-    seconds: 2,
-    turns: [...pattern].map((letter) => ({ action: actions[letter]!, wellFormed: letter !== 'x' })),
-    ...rest,
-  }
-}
+const prices = { master: null, grounding: null, vision: null }
 
 describe('measure', () => {
   test('by hand', () => {
-    const measured = measure([
-      run('ga'),
-      run('gva', { correct: false, sampledTokens: 20, seconds: 4 }),
-      run('xa', { grounded: false, visited: [] }),
-      run('g', { correct: false, grounded: false, reward: null, sampledTokens: 2, seconds: 0 }),
-    ])
+    const measured = measure(
+      [
+        outcome('ga'),
+        outcome('gva', { correct: false, sampledTokens: 20, seconds: 4 }),
+        outcome('xa', { groundedAny: false }),
+        outcome('g', { correct: false, groundedAny: false, failedOutside: true, sampledTokens: 2, seconds: 0 }),
+      ],
+      prices,
+    )
     expect(measured).toMatchObject({
       n: 4,
       accuracy: 0.5,
@@ -52,6 +24,7 @@ describe('measure', () => {
       meanTokens: 10.5,
       secondsPerQuestion: 2,
       failures: 1,
+      metrics: { accuracy: { value: 0.5, n: 4 }, failed: { value: 0.25 }, lookRate: { value: 0.25 } },
     })
     // one episode only: Wilson for 2 of 4
     expect(measured.accuracyCi95[0]).toBeCloseTo(0.150036, 5)
@@ -59,45 +32,47 @@ describe('measure', () => {
   })
 
   test('of nothing throws', () => {
-    expect(() => measure([])).toThrow(/at least one trajectory/)
+    expect(() => measure([], prices)).toThrow(/at least one trajectory/)
   })
 })
 
 test('a gain is paired by question', () => {
-  const before = ['q1', 'q2', 'q3', 'q4'].map((qid, i) => run('a', { qid, episodeId: `e${i % 2}`, correct: false }))
+  const before = ['q1', 'q2', 'q3', 'q4'].map((qid, i) => outcome('a', { qid, episodeId: `e${i % 2}`, correct: false }))
   const after = before.map((one, i) => ({ ...one, correct: i > 0 }))
   expect(accuracyGain(before, after.toReversed())).toMatchObject({ n: 4, difference: 0.75 })
   expect(accuracyGain(before, [])).toBeNull()
 })
 
 test('action patterns: shares by kind, likeliest first', () => {
-  const runs = [run('ga'), run('ga'), run('gga'), run('ga'), run('gva', { kind: 'visual' }), run('a', { kind: null })]
+  const runs = [
+    outcome('ga'),
+    outcome('ga'),
+    outcome('gga'),
+    outcome('ga'),
+    outcome('gva', { kind: 'visual' }),
+    outcome('a', { kind: null }),
+  ]
   expect(actionPatterns(runs)).toEqual({ all: { a: 1 }, dialogue: { ga: 0.75, gga: 0.25 }, visual: { gva: 1 } })
-  expect(Object.keys(actionPatterns(runs).dialogue!)).toEqual(['ga', 'gga'])
-  expect(patternOf(run('gxva'))).toBe('gxva')
+  expect(Object.keys(actionPatterns(runs).dialogue ?? {})).toEqual(['ga', 'gga'])
 })
 
 describe('regrounding', () => {
-  const goldClips = new Map([['q1', 'c1']])
-
   test('counts only runs whose first clip was wrong', () => {
-    const found = regrounding(
-      [
-        run('ga', { visited: ['c1'] }),
-        run('a', { visited: [], grounded: false }),
-        run('gga', { visited: ['c2', 'c1'] }),
-        run('ga', { visited: ['c2'], grounded: false, correct: false }),
-        run('ga', { visited: ['c3'], grounded: false, correct: false }),
-        run('ggva', { visited: ['c2', 'c4'], grounded: false, correct: false }),
-      ],
-      goldClips,
-    )
+    const wrong = { correct: false, groundedAny: false }
+    const found = regrounding([
+      outcome('ga', { firstClip: 'c2' }),
+      outcome('a', { firstClip: null, groundedAny: false }),
+      outcome('gga', { firstClip: 'c1' }),
+      outcome('ga', { firstClip: 'c1', ...wrong }),
+      outcome('ga', { firstClip: 'c3', ...wrong }),
+      outcome('ggva', { firstClip: 'c1', ...wrong }),
+    ])
     expect(found).toEqual({ wrongFirstClip: 4, groundedAgain: 0.5, found: 0.25, accuracy: 0.25 })
   })
 
   test('null when it never was, or nothing is known', () => {
-    expect(regrounding([run('ga')], goldClips)).toBeNull()
-    expect(regrounding([run('ga', { visited: ['c2'] })], new Map())).toBeNull()
+    expect(regrounding([outcome('ga')])).toBeNull()
+    expect(regrounding([outcome('ga', { firstClip: 'c1', goldClip: null })])).toBeNull()
   })
 })
 
@@ -105,10 +80,10 @@ test('the training curve has a point per step, without runs that failed outside'
   const reward = (total: number) => ({ total, format: 0, answer: 0, turnCost: 0 })
   expect(
     trainingCurve([
-      run('ga', { step: 1, reward: reward(1) }),
-      run('ga', { step: 0, reward: reward(0.5) }),
-      run('ga', { step: 0, reward: reward(0), correct: false }),
-      run('g', { step: 0, reward: null, correct: false }),
+      outcome('ga', { step: 1, reward: reward(1) }),
+      outcome('ga', { step: 0, reward: reward(0.5) }),
+      outcome('ga', { step: 0, reward: reward(0), correct: false }),
+      outcome('g', { step: 0, reward: null, correct: false }),
     ]),
   ).toEqual([
     { step: 0, reward: 0.25, accuracy: 0.5 },

@@ -1,0 +1,145 @@
+/**
+ * Collects what a run's folder holds for its page: stored trajectories by group, training metrics, what people said. Draws nothing.
+ */
+import { readFile } from 'node:fs/promises'
+import { basename, join, resolve } from 'node:path'
+import { type Label, readLabels } from '../trajectory/labels.ts'
+import type { Result } from '../types.ts'
+import { type CellResult, type Comparison, failureTable } from './comparison.ts'
+import { type Measures, measureAll } from './metrics.ts'
+import type { Prices } from './options.ts'
+import type { Outcome } from './outcome.ts'
+import { readOutcomes } from './read.ts'
+import { grouped, trainingCurve } from './summarize.ts'
+import type { Summary } from './summary.ts'
+import type { Sweep } from './sweep.ts'
+
+/** Trajectories that belong together, such as a cell of a comparison. */
+export interface Group {
+  label: string
+  /** Their store, as it is given to `showrunner view`. */
+  directory: string
+  n: number
+  metrics: Measures
+  /** Counts. */
+  stopReasons: Record<string, number>
+  failureKinds: CellResult['failureKinds']
+  failed: CellResult['failed']
+}
+
+/** What a person said about a trajectory. */
+export interface GivenLabel extends Label {
+  directory: string
+}
+
+export type StepNumbers = { step: number } & Record<string, number>
+
+export interface Report {
+  name: string
+  summary: Summary | null
+  compared: { sweep: Sweep; comparison: Comparison } | null
+  groups: Group[]
+  training: StepNumbers[]
+  labels: GivenLabel[]
+}
+
+const ownPrices: Prices = { master: null, grounding: null, vision: null }
+
+/** Fails when the folder holds neither a summary, nor a comparison, nor trajectories. */
+export async function gather(
+  directory: string,
+  summary: Summary | null,
+  compared: Report['compared'],
+): Promise<Result<Report>> {
+  const groups: Group[] = []
+  for (const [label, path] of heldOut(summary, directory)) {
+    const outcomes = await readOutcomes(path)
+    if (outcomes.ok && outcomes.value.length > 0) groups.push(groupOf(label, path, outcomes.value))
+  }
+  for (const cell of compared?.comparison.cells ?? []) {
+    const { label, metrics, stopReasons, failureKinds, failed } = cell
+    if (metrics === null) continue
+    const n = Object.values(stopReasons).reduce((sum, count) => sum + count, 0)
+    groups.push({ label, directory: join(directory, cell.directory), n, metrics, stopReasons, failureKinds, failed })
+  }
+  const own = await readOutcomes(directory)
+  if (!own.ok && own.failure.kind !== 'missing_file') return own
+  if (own.ok) groups.push(...ownGroups(directory, own.value))
+  if (summary === null && compared === null && groups.length === 0)
+    return own.ok
+      ? {
+          ok: false,
+          failure: {
+            boundary: 'store',
+            kind: 'missing_file',
+            message: `${directory}: no trajectories are stored yet; nothing to report`,
+          },
+        }
+      : own
+
+  const labels: GivenLabel[] = []
+  for (const path of new Set([directory, ...groups.map((group) => group.directory)])) {
+    const read = await readLabels(path)
+    if (!read.ok) return read
+    labels.push(...[...read.value.values()].map((label) => ({ ...label, directory: path })))
+  }
+  const metrics = await trainingMetrics(directory)
+  const training = metrics.length > 0 ? metrics : own.ok ? trainingCurve(own.value) : (summary?.training?.curve ?? [])
+  const name = summary?.name ?? compared?.sweep.name ?? basename(resolve(directory))
+  return { ok: true, value: { name, summary, compared, groups, training, labels } }
+}
+
+/** Stores of the quickstart. */
+function heldOut(summary: Summary | null, directory: string): [label: string, path: string][] {
+  if (summary?.heldOut === undefined) return []
+  return (['before', 'after'] as const).map((when) => [
+    `held out, ${when} training`,
+    join(directory, 'heldout', `${when}-greedy`),
+  ])
+}
+
+/** All trajectories of a run, or the first and the last tenth of the steps of a training run. */
+function ownGroups(directory: string, outcomes: readonly Outcome[]): Group[] {
+  const steps = [...new Set(outcomes.map(({ step }) => step))].sort((a, b) => a - b)
+  if (outcomes.length === 0) return []
+  if (steps.length < 10) return [groupOf('all trajectories', directory, outcomes)]
+  const tenth = Math.ceil(steps.length / 10)
+  const of = (label: string, some: readonly number[]) => {
+    const wanted = new Set(some)
+    return groupOf(
+      label,
+      directory,
+      outcomes.filter(({ step }) => wanted.has(step)),
+    )
+  }
+  return [of('training, first tenth', steps.slice(0, tenth)), of('training, last tenth', steps.slice(-tenth))]
+}
+
+function groupOf(label: string, directory: string, outcomes: readonly Outcome[]): Group {
+  const reasons = [...grouped(outcomes, (one) => one.stopReason)].map(([reason, same]) => [reason, same.length])
+  return {
+    label,
+    directory,
+    n: outcomes.length,
+    metrics: measureAll(outcomes, ownPrices),
+    stopReasons: Object.fromEntries(reasons),
+    failureKinds: failureTable(outcomes),
+    failed: outcomes.flatMap(({ failedOutside, id, qid, failure, stopReason }) =>
+      failedOutside ? [{ trajectoryId: id, qid, message: failure ?? stopReason }] : [],
+    ),
+  }
+}
+
+/** The numbers of `metrics.jsonl`; a line that is no record of a step is passed over: the run may be writing it. */
+async function trainingMetrics(directory: string): Promise<StepNumbers[]> {
+  const text = await readFile(join(directory, 'metrics.jsonl'), 'utf8').catch(() => '')
+  return text.split('\n').flatMap((line) => {
+    try {
+      const entries = Object.entries(JSON.parse(line) as object).filter(([, value]) => Number.isFinite(value))
+      const record = Object.fromEntries(entries) as Record<string, number>
+      return record.step === undefined ? [] : [{ ...record, step: record.step }]
+    } catch {
+      return []
+    }
+  })
+}

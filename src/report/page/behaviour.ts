@@ -1,0 +1,211 @@
+/** The part of the page about what the trajectories did: tools, grounding, how they ended, where wrong ones went wrong, what people said. */
+import { sharesChart } from '../charts/bars.ts'
+import { failureKinds } from '../failureKinds.ts'
+import type { GivenLabel, Group } from '../gather.ts'
+import type { MetricKey } from '../metrics.ts'
+import { escaped, figure, metricCell, metricHead, paragraph, type Section, type Terms, table, whole } from './pieces.ts'
+
+const TOOLS = ['groundRate', 'regroundRate', 'lookRate', 'answered', 'formatRate', 'turns', 'calls', 'frames'] as const
+
+export function toolSection(groups: readonly Group[], terms: Terms): Section {
+  return {
+    id: 'tools',
+    title: 'Tool use',
+    body: [
+      paragraph('How often the master used its agents, and how its turns were formed.'),
+      figure(toolChart(groups), 'Bars: share of runs that grounded and looked, once, again or never'),
+      metricTable(groups, TOOLS, terms, 'Tool use and format'),
+    ].join('\n'),
+  }
+}
+
+/** Runs by the most that they did. Looked runs without a grounding are among "looked". */
+function toolChart(groups: readonly Group[]) {
+  const rows = groups.map(({ label, metrics }) => ({
+    label,
+    shares: {
+      'grounded once': (metrics.groundRate?.value ?? 0) - (metrics.regroundRate?.value ?? 0),
+      'grounded again': metrics.regroundRate?.value ?? 0,
+      'never grounded': 1 - (metrics.groundRate?.value ?? 0),
+    },
+  }))
+  return sharesChart('tools', 'share of runs', rows, ['grounded once', 'grounded again', 'never grounded'])
+}
+
+const GROUNDING = [
+  'groundingInitial',
+  'groundingFinal',
+  'groundingAnyVisited',
+  'windowHits',
+  'meanIou',
+  'recallIou10',
+  'recallIou30',
+  'recallIou50',
+] as const
+
+export function groundingSection(groups: readonly Group[], terms: Terms): Section | null {
+  if (!groups.some(({ metrics }) => metrics.groundingInitial)) return null
+  return {
+    id: 'grounding',
+    title: 'Finding the evidence',
+    body: [
+      paragraph(
+        'Whether the clip with the evidence was shown, when, and how well the window in view at the end covers it in time.',
+      ),
+      metricTable(groups, GROUNDING, terms, 'Grounding, with 95 % intervals'),
+    ].join('\n'),
+  }
+}
+
+function metricTable(groups: readonly Group[], keys: readonly MetricKey[], terms: Terms, caption: string): string {
+  const shown = keys.filter((key) => groups.some(({ metrics }) => metrics[key]))
+  const rows = groups.map(({ label, metrics }) => [label, ...shown.map((key) => metricCell(key, metrics[key]))])
+  return table(['', ...metricHead(terms, shown)], rows, caption)
+}
+
+const REASONS: Record<string, string> = {
+  answered: 'The master gave a valid answer.',
+  turn_limit: 'K turns were used up without an answer.',
+  token_limit: 'The bound on tokens was reached.',
+  context_limit: 'The prompt no longer fitted into the master’s context.',
+  deadline: 'The wall-clock bound was reached.',
+  agent_error: 'A grounding or vision agent could not be reached.',
+  policy_error: 'The master could not be reached or answered nonsense.',
+  cancelled: 'Somebody stopped the run.',
+}
+
+export function stopSection(groups: readonly Group[], terms: Terms): Section {
+  const reasons = Object.keys(REASONS).filter((reason) => groups.some(({ stopReasons }) => stopReasons[reason]))
+  const rows = groups.map(({ label, n, stopReasons }) => ({
+    label,
+    shares: Object.fromEntries(reasons.map((reason) => [words(reason), (stopReasons[reason] ?? 0) / n])),
+  }))
+  return {
+    id: 'stops',
+    title: 'Why runs ended',
+    body: [
+      figure(sharesChart('stops', 'share of runs', rows, reasons.map(words)), 'Stacked bars of stop reasons'),
+      table(
+        [
+          '',
+          'runs',
+          ...reasons.map((reason) => terms.term(`stop-${reason}`, words(reason), REASONS[reason] as string)),
+        ],
+        groups.map(({ label, n, stopReasons }) => [
+          label,
+          whole(n),
+          ...reasons.map((reason) => ({ content: whole(stopReasons[reason] ?? 0), title: REASONS[reason] as string })),
+        ]),
+        'Runs by stop reason',
+      ),
+    ].join('\n'),
+  }
+}
+
+const words = (reason: string) => reason.replaceAll('_', ' ')
+
+/** The viewer is opened at this port for the first group's examples, at the next one for the second's, and so on. */
+const FIRST_PORT = 8100
+
+export function failureSection(groups: readonly Group[], terms: Terms): Section {
+  const kinds = failureKinds.filter(({ key }) => groups.some((group) => group.failureKinds[key]))
+  if (kinds.length === 0)
+    return { id: 'failures', title: 'Where wrong answers come from', body: paragraph('No run was wrong.') }
+  const rows = groups.map((group) => ({
+    label: group.label,
+    shares: Object.fromEntries(kinds.map(({ key, label }) => [label, (group.failureKinds[key]?.n ?? 0) / group.n])),
+  }))
+  return {
+    id: 'failures',
+    title: 'Where wrong answers come from',
+    body: [
+      paragraph(
+        'What happened in the wrong runs, by the first of these kinds that holds. It says what happened, not why; the viewer shows single runs.',
+      ),
+      figure(
+        sharesChart(
+          'failures',
+          'share of all runs',
+          rows,
+          kinds.map(({ label }) => label),
+        ),
+        'Stacked bars of failure kinds',
+      ),
+      table(
+        ['', 'wrong', ...kinds.map(({ key, label, definition }) => terms.term(`failure-${key}`, label, definition))],
+        groups.map((group) => [
+          group.label,
+          whole(Object.values(group.failureKinds).reduce((sum, { n }) => sum + n, 0)),
+          ...kinds.map(({ key, definition }) => ({
+            content: whole(group.failureKinds[key]?.n ?? 0),
+            title: definition,
+          })),
+        ]),
+        'Wrong runs by kind',
+      ),
+      '<h3>Examples</h3>',
+      ...groups.map((group, i) => examples(group, FIRST_PORT + i)),
+      failedList(groups),
+    ].join('\n'),
+  }
+}
+
+function examples({ label, directory, failureKinds: found }: Group, port: number): string {
+  const items = failureKinds.flatMap(({ key, label: kind }) => {
+    const links = found[key]?.examples.map((id) => trajectoryLink(id, port)) ?? []
+    return links.length > 0 ? [`<li>${escaped(kind)}: ${links.join(', ')}</li>`] : []
+  })
+  if (items.length === 0) return ''
+  return `<details><summary>${escaped(label)}</summary><p>The links work while the viewer runs:</p><pre>npm run showrunner -- view ${escaped(directory)} --port ${port}</pre><ul>${items.join('')}</ul></details>`
+}
+
+function trajectoryLink(id: string, port: number): string {
+  const path = id.split('/').map(encodeURIComponent).join('/')
+  return `<a href="http://127.0.0.1:${port}/t/${escaped(path)}">${escaped(id)}</a>`
+}
+
+const MOST_FAILED = 50
+
+function failedList(groups: readonly Group[]): string {
+  const failed = groups.flatMap(({ label, failed }) => failed.map((one) => ({ label, ...one })))
+  if (failed.length === 0) return paragraph('No run failed outside the master.')
+  const rows = failed
+    .slice(0, MOST_FAILED)
+    .map(({ label, trajectoryId, message }) => [`${label}, ${trajectoryId}`, { content: message, words: true }])
+  const more = failed.length > MOST_FAILED ? `; the first ${MOST_FAILED}` : ''
+  return table(['', 'what failed'], rows, `${failed.length} runs failed outside the master and count as wrong${more}`)
+}
+
+const LABELS: Record<GivenLabel['kinds'][number], string> = {
+  grounding_wrong: 'grounding wrong',
+  vision_wrong: 'vision wrong',
+  reasoning_wrong: 'reasoning wrong',
+  question_ambiguous: 'question ambiguous',
+  other: 'other',
+}
+
+export function labelSection(labels: readonly GivenLabel[]): Section | null {
+  if (labels.length === 0) return null
+  const counts = Object.entries(LABELS).map(
+    ([kind, name]) => [name, whole(labels.filter(({ kinds }) => kinds.some((one) => one === kind)).length)] as const,
+  )
+  const rows = labels.map(({ trajectoryId, kinds, note, by, goldShown, directory }) => [
+    trajectoryId,
+    { content: kinds.map((kind) => LABELS[kind]).join(', ') || '–', words: true },
+    { content: note, words: true },
+    by,
+    goldShown ? 'yes' : 'no',
+    { content: directory, words: true },
+  ])
+  return {
+    id: 'labels',
+    title: 'What people said',
+    body: [
+      paragraph(
+        `${labels.length} ${labels.length === 1 ? 'trajectory was' : 'trajectories were'} labelled by hand in the viewer.`,
+      ),
+      table(['', 'labels'], counts, 'Labels by kind'),
+      table(['trajectory', 'label', 'note', 'by', 'gold shown', 'store'], rows, 'Labels'),
+    ].join('\n'),
+  }
+}

@@ -1,0 +1,250 @@
+/**
+ * `--vary`, `--policy` and `--baseline` -> the cells of a comparison: one configuration per combination of values, checked by the same
+ * schema as every other. Opens nothing and runs nothing.
+ */
+import { join } from 'node:path'
+import { parse } from 'yaml'
+import { loadConfig, type RunConfig, runConfig } from './config.ts'
+import { configHash, suggestion } from './configFile.ts'
+import { checkpointPolicy } from './evaluate.ts'
+import type { Settings, Sweep } from './report/sweep.ts'
+import type { Result } from './types.ts'
+
+export interface SweepRequest {
+  /** The configuration file. */
+  config: string
+  overrides: readonly string[]
+  /** `maxTurns=1,2,3` each; empty: the step budgets of the configuration. */
+  vary: readonly string[]
+  /** Folders of checkpoints, models of the configured endpoint, or `oracle`; empty: the policy of the configuration. */
+  policies: readonly string[]
+  /** `maxTurns=1`, several joined by commas; null: the first cell. */
+  baseline: string | null
+}
+
+export interface PlannedCell {
+  settings: Settings
+  config: RunConfig
+  /** The scripted master that knows the answers stands in for the configuration's policy. */
+  ceiling: boolean
+}
+
+export interface SweepPlan {
+  /** The configuration without what is varied. */
+  config: RunConfig
+  varied: Sweep['varied']
+  baseline: Settings
+  cells: PlannedCell[]
+}
+
+/** Short names of what is varied most, for the keys of the configuration. Every other key is given by its path. */
+export const shortNames: Readonly<Record<string, string>> = {
+  maxTurns: 'rollout.budget.turns',
+  window: 'rollout.budget.windowClips',
+  tokensPerTurn: 'rollout.budget.tokensPerTurn',
+  tokensPerObservation: 'rollout.budget.tokensPerObservation',
+  tokensPerTrajectory: 'rollout.budget.tokensPerTrajectory',
+  deadlineSeconds: 'rollout.budget.deadlineSeconds',
+  temperature: 'evaluation.temperature',
+  initialGrounding: 'system.initialGrounding',
+  grounding: 'agents.grounding.model',
+  vision: 'agents.vision.model',
+}
+
+/** The policy that knows the answers; for data sets that say how a question is answered. */
+export const ORACLE = 'oracle'
+
+/** Cells would not answer the same questions, or not lie in the same folder. */
+const FIXED = [
+  'name',
+  'dataset',
+  'evaluation.dataset',
+  'evaluation.questions',
+  'evaluation.maxTurns',
+  'policy',
+  'prices',
+]
+
+/** Combinations in the order given, the policy first. */
+export async function planSweep(request: SweepRequest): Promise<Result<SweepPlan>> {
+  const loaded = await loadConfig(request.config, request.overrides)
+  if (!loaded.ok) return loaded
+  const config = loaded.value
+  const given = request.vary.length > 0 ? request.vary : [`maxTurns=${config.evaluation.maxTurns.join(',')}`]
+  const axes: Axis[] = []
+  for (const text of given) {
+    const axis = axisOf(text)
+    if (!axis.ok) return axis
+    if (axes.some(({ key }) => key === axis.value.key))
+      return fail(`--vary ${text}: ${axis.value.key} is varied twice.`)
+    axes.push(axis.value)
+  }
+  const policies = request.policies.length > 0 ? request.policies : [nameOf(config.policy)]
+  if (new Set(policies).size < policies.length)
+    return fail(`--policy: expected different policies, got ${policies.join(', ')}.`)
+
+  const cells: PlannedCell[] = []
+  for (const policy of policies) {
+    for (const choice of combinations(axes)) {
+      const overrides = choice.map(({ key, value }) => `${key}=${JSON.stringify(value)}`)
+      const own = await loadConfig(request.config, [...request.overrides, ...overrides])
+      if (!own.ok) return own
+      const master =
+        policy === nameOf(config.policy) ? { ok: true as const, value: config.policy } : policyOf(policy, config)
+      if (!master.ok) return master
+      const turnsVaried = axes.some(({ key }) => key === shortNames.maxTurns)
+      cells.push({
+        settings: Object.fromEntries([
+          ['policy', labelOf(policy)],
+          ...choice.map(({ setting, value }) => [setting, settingOf(value)]),
+        ]),
+        config: comparable({ ...own.value, policy: master.value }, turnsVaried),
+        ceiling: policy === ORACLE,
+      })
+    }
+  }
+  const varied = [
+    { setting: 'policy', values: policies.map(labelOf) },
+    ...axes.map(({ setting, values }) => ({ setting, values: values.map(settingOf) })),
+  ]
+  const baseline = baselineOf(request.baseline, cells)
+  if (!baseline.ok) return baseline
+  return { ok: true, value: { config: comparable(config, false), varied, baseline: baseline.value, cells } }
+}
+
+/** The step budgets of a configuration, for its policy and, as the ceiling, for the oracle where the data set allows one. */
+export function budgetSweep(config: RunConfig): SweepPlan {
+  const { maxTurns, dataset } = config.evaluation
+  const policies = [nameOf(config.policy), ...((dataset ?? config.dataset).miniature === null ? [] : [ORACLE])]
+  const cells = policies.flatMap((policy) =>
+    maxTurns.map((turns): PlannedCell => {
+      const budget = { ...config.rollout.budget, turns }
+      return {
+        settings: { policy: labelOf(policy), maxTurns: turns },
+        config: comparable({ ...config, rollout: { ...config.rollout, budget } }, true),
+        ceiling: policy === ORACLE,
+      }
+    }),
+  )
+  const varied = [
+    { setting: 'policy', values: policies.map(labelOf) },
+    { setting: 'maxTurns', values: maxTurns },
+  ]
+  return { config: comparable(config, false), varied, baseline: (cells[0] as PlannedCell).settings, cells }
+}
+
+interface Axis {
+  setting: string
+  key: string
+  values: unknown[]
+}
+
+/** `window=1,3`; values are YAML, so that lists and mappings may stand in brackets. */
+function axisOf(text: string): Result<Axis> {
+  const equals = text.indexOf('=')
+  const setting = text.slice(0, equals).trim()
+  if (equals < 1) return fail(`--vary ${text}: expected setting=value,value,..., such as --vary maxTurns=1,2,5.`)
+  const key = shortNames[setting] ?? setting
+  const known = [...Object.keys(shortNames), ...Object.keys(runConfig.shape)]
+  if (!known.includes(key.split('.')[0] as string))
+    return fail(`--vary ${text}: there is no setting ${setting}${suggestion(setting, known)}.`)
+  const fixed = FIXED.find((one) => key === one || key.startsWith(`${one}.`))
+  if (fixed !== undefined)
+    return fail(
+      `--vary ${text}: ${fixed} cannot be varied within a comparison${fixed === 'policy' ? '; give each master by --policy' : ''}.`,
+    )
+  let values: unknown
+  try {
+    values = parse(`[${text.slice(equals + 1)}]`)
+  } catch (error) {
+    return fail(`--vary ${text}: the values are no YAML: ${(error as Error).message.split('\n')[0]}.`)
+  }
+  if (!Array.isArray(values) || values.length === 0) return fail(`--vary ${text}: expected at least one value.`)
+  if (new Set(values.map((value) => JSON.stringify(value))).size < values.length)
+    return fail(`--vary ${text}: expected different values.`)
+  return { ok: true, value: { setting, key, values } }
+}
+
+interface Choice {
+  setting: string
+  key: string
+  value: unknown
+}
+
+function combinations(axes: readonly Axis[]): Choice[][] {
+  return axes.reduce<Choice[][]>(
+    (sofar, { setting, key, values }) =>
+      sofar.flatMap((choice) => values.map((value) => [...choice, { setting, key, value }])),
+    [[]],
+  )
+}
+
+/**
+ * The held-out questions, one run each, at the temperature and, where turns are not varied and the configuration mixes them, the largest
+ * step budget of evaluation.
+ */
+function comparable(config: RunConfig, turnsVaried: boolean): RunConfig {
+  const { rollout, evaluation } = config
+  const { turns } = rollout.budget
+  const most = turnsVaried || typeof turns === 'number' ? turns : Math.max(...evaluation.maxTurns)
+  return {
+    ...config,
+    dataset: evaluation.dataset ?? config.dataset,
+    rollout: {
+      ...rollout,
+      groupSize: 1,
+      temperature: evaluation.temperature,
+      budget: { ...rollout.budget, turns: most },
+    },
+  }
+}
+
+function policyOf(name: string, config: RunConfig): Result<RunConfig['policy']> {
+  if (name === ORACLE) return { ok: true, value: config.policy }
+  if (config.policy.type === 'endpoint' && !name.includes('checkpoints/'))
+    return { ok: true, value: { ...config.policy, model: name } }
+  return { ok: true, value: checkpointPolicy(config, name) }
+}
+
+const nameOf = (policy: RunConfig['policy']) => (policy.type === 'checkpoint' ? policy.path : policy.model)
+
+/** `checkpoints/mine/step-000250` -> `mine/step-000250`. */
+const labelOf = (policy: string) => policy.replace(/^(\.\/)?checkpoints\//, '').replace(/\/$/, '')
+
+/** Lists and mappings as text. */
+function settingOf(value: unknown): Settings[string] {
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' || value === null
+    ? value
+    : JSON.stringify(value)
+}
+
+/** The settings that `--baseline` names; all those of the first cell by default. Fails when no cell has them. */
+function baselineOf(text: string | null, cells: readonly PlannedCell[]): Result<Settings> {
+  const first = cells[0] as PlannedCell
+  if (text === null) return { ok: true, value: first.settings }
+  const wanted: Settings = {}
+  for (const part of text.split(',')) {
+    const equals = part.indexOf('=')
+    const setting = part.slice(0, equals).trim()
+    if (equals < 1 || !(setting in first.settings))
+      return fail(
+        `--baseline ${text}: expected setting=value with one of the settings ${Object.keys(first.settings).join(', ')}${suggestion(setting, Object.keys(first.settings))}.`,
+      )
+    const value = part.slice(equals + 1).trim()
+    wanted[setting] = setting === 'policy' ? labelOf(value) : settingOf(parse(value))
+  }
+  const found = cells.some(({ settings }) => Object.entries(wanted).every(([key, value]) => settings[key] === value))
+  if (found) return { ok: true, value: wanted }
+  return fail(`--baseline ${text}: no cell of this comparison has these settings; add the value to --vary or --policy.`)
+}
+
+/** Where a cell's trajectories lie, from the folder of the run: named by all that decides them. */
+export function cellDirectory({ settings, ceiling }: PlannedCell, sampling: string): string {
+  // a deadline does not enter the sampling hash, yet may be what is compared
+  const { policy: _, ...varied } = settings
+  return join('cells', configHash({ sampling, varied, ceiling }))
+}
+
+function fail(message: string): { ok: false; failure: { boundary: 'config'; kind: 'bad_request'; message: string } } {
+  return { ok: false, failure: { boundary: 'config', kind: 'bad_request', message } }
+}

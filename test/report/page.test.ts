@@ -1,0 +1,241 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { frequentPatterns, otherShare } from '../../src/report/charts/bars.ts'
+import { runningMean } from '../../src/report/charts/curves.ts'
+import { compareCells } from '../../src/report/comparison.ts'
+import type { Report } from '../../src/report/gather.ts'
+import { metrics } from '../../src/report/metrics.ts'
+import { reportPage } from '../../src/report/page.ts'
+import { type Measurement, type Summary, summary } from '../../src/report/summary.ts'
+import { writeReport } from '../../src/report/write.ts'
+import { answerKeyOf, writeAnswerKey } from '../../src/trajectory/answerKey.ts'
+import { appendLabel } from '../../src/trajectory/labels.ts'
+import { openStore } from '../../src/trajectory/store.ts'
+import { madeGroup } from '../trajectory/groups.ts'
+import { madeSweep } from './sweeps.ts'
+
+function measurement(accuracy: number): Measurement {
+  return {
+    n: 240,
+    accuracy,
+    accuracyCi95: [accuracy - 0.05, accuracy + 0.05],
+    groundingAccuracy: 0.931,
+    formatRate: 0.987,
+    meanTurns: 2.5,
+    meanTokens: 8,
+    secondsPerQuestion: 1.25,
+    failures: 3,
+    metrics: { groundingAnyVisited: { value: 0.931, ci95: [0.9, 0.95], n: 240 } },
+  }
+}
+
+const summarised: Summary = summary.parse({
+  name: 'quick<start> & "co"',
+  seed: 7,
+  setting: { 'held-out episodes': 24 },
+  heldOut: {
+    before: { greedy: measurement(0.21), sampled: measurement(0.26) },
+    after: { greedy: measurement(0.88), sampled: measurement(0.79) },
+    difference: { greedy: null, sampled: { n: 240, difference: 0.53, ci95: [0.45, 0.61] } },
+  },
+  actionPatterns: {
+    before: { dialogue: { a: 0.6, ga: 0.4 } },
+    after: { dialogue: { ga: 0.95, gga: 0.05 }, visual: { gva: 1 } },
+  },
+  regrounding: { before: null, after: { wrongFirstClip: 18, groundedAgain: 0.944, found: 0.944, accuracy: 0.889 } },
+  asked: {
+    url: 'http://127.0.0.1:40000/v1',
+    question: 'what does the sign say in the kitchen ?',
+    turns: ['<request_grounding/>', '<answer>a2</answer>'],
+    answer: 'harbor',
+    correct: true,
+  },
+  training: { steps: 30, rollouts: 3840, sampledTokens: 81_234, seconds: 412 },
+})
+
+const { sweep, outcomes } = madeSweep({ baseline: { maxTurns: 2 } })
+const comparison = compareCells(sweep, outcomes)
+const full: Report = {
+  name: summarised.name,
+  summary: summarised,
+  compared: { sweep, comparison },
+  groups: comparison.cells.map(({ metrics: measures, ...cell }) => ({ ...cell, n: 60, metrics: measures ?? {} })),
+  training: Array.from({ length: 30 }, (_, step) => ({ step, reward: step / 30, accuracy: step / 40, entropy: 2 })),
+  labels: [
+    {
+      trajectoryId: '0/q3/0',
+      kinds: ['vision_wrong'],
+      note: 'saw <b>red</b>',
+      by: 'ada',
+      at: '2026-01-01T00:00:00Z',
+      goldShown: false,
+      directory: 'rollouts/x',
+    },
+  ],
+}
+
+describe('the page', () => {
+  const page = reportPage(full)
+  const text = page.replaceAll('\u00a0', ' ')
+
+  test('is one file that asks the network for nothing, runs no script and is small', () => {
+    const addresses = page.match(/https?:\/\/[^"' ]+/g) ?? []
+    // named, not asked: name spaces, what was served, and links to a viewer that a person may start
+    const named = ['http://www.w3.org/', 'http://127.0.0.1:']
+    expect(addresses.filter((address) => !named.some((one) => address.startsWith(one)))).toEqual([])
+    expect(page).not.toMatch(/<(script|link|img|iframe)\b|@import|url\((?!#)|\son\w+=/i)
+    expect(page.length).toBeLessThan(1_000_000)
+  })
+
+  test('has, section by section, charts in two widths and a table of the same numbers', () => {
+    expect(page.match(/<h2>(.*?)<\/h2>/g)?.map((heading) => heading.slice(4, -5))).toEqual([
+      'Accuracy by maxTurns',
+      'Differences from the baseline',
+      'Accuracy against cost',
+      'Before and after training',
+      'Training',
+      'What the master does, by kind of question',
+      'After a wrong clip',
+      'Tool use',
+      'Finding the evidence',
+      'Why runs ended',
+      'Where wrong answers come from',
+      'What people said',
+      'Asked over the endpoint',
+      'Setting',
+      'Definitions and methods',
+    ])
+    for (const section of page.split('<section ').slice(1)) {
+      if (section.includes('<figure')) expect(section).toContain('<table')
+    }
+    expect(page.match(/class="wide"/g)?.length).toBe(page.match(/class="narrow"/g)?.length)
+    for (const number of ['88.0', '83.0–93.0', '93.1', '81,234', '94.4', '60.0', '95.0']) expect(text).toContain(number)
+  })
+
+  test('asks the question and says the answer first, with intervals', () => {
+    expect(text).toMatch(/<h1>What did training teach the master.*<\/h1>\n<p class="answer">On 240 held-out questions/)
+    expect(text).toContain('88.0 % right after training (greedy, 95 % interval 83.0–93.0 %), and 21.0 % before')
+    expect(text).toContain('it gained 53.00 points (95 % interval 45.00 to 61.00)')
+    const alone = reportPage({ ...full, summary: null, training: [] })
+    expect(alone).toContain('<h1>How does accuracy change with maxTurns (1, 2, 3)?</h1>')
+  })
+
+  test('every number of a metric tells its definition: on hover, by keyboard and touch, and on paper', () => {
+    const definition = metrics.groundingAnyVisited.definition
+    expect(page).toContain(`<td title="right clip shown: ${definition}`)
+    const targets = [...page.matchAll(/popovertarget="([^"]+)"/g)].map((match) => match[1])
+    expect(targets.length).toBeGreaterThan(20)
+    for (const target of targets) expect(page).toContain(`<div popover id="${target}">`)
+    expect(page).toContain(`<dt>right clip shown</dt><dd>${definition}</dd>`)
+  })
+
+  test('names its axes', () => {
+    for (const axis of [
+      'accuracy',
+      'step budget K: turns at most',
+      'training step',
+      'share of runs',
+      'tokens per question',
+    ])
+      expect(page).toMatch(new RegExp(`<text[^>]*>${axis}</text>`))
+  })
+
+  test('marks the Pareto set, says what cannot be told, and where the curve stops rising', () => {
+    expect(page).toContain('title="in the Pareto set">★')
+    expect(text).toMatch(
+      /not distinguishable from maxTurns=2; a true difference of this size would take about [\d,]+ questions/,
+    )
+    expect(text).toMatch(/no gain beyond chance was seen above maxTurns = \d/)
+  })
+
+  test('failures link to the viewer, with the command that starts it', () => {
+    expect(page).toContain('npm run showrunner -- view cells/1 --port 8100')
+    expect(page).toMatch(/<a href="http:\/\/127\.0\.0\.1:8100\/t\/0\/q\d+\/0">/)
+  })
+
+  test('escapes what it is given', () => {
+    expect(page).toContain('quick&lt;start&gt; &amp; &quot;co&quot;')
+    expect(page).toContain('<td>&lt;answer&gt;a2&lt;/answer&gt;</td>')
+    expect(page).toContain('saw &lt;b&gt;red&lt;/b&gt;')
+    expect(page).not.toMatch(/<start>|<answer>|<b>red/)
+  })
+
+  test('leaves out what was not measured', () => {
+    const page = reportPage({ name: 'x', summary: null, compared: null, groups: [], training: [], labels: [] })
+    expect(page.match(/<h2>/g)).toHaveLength(2)
+    for (const written of [page, reportPage(full)])
+      expect(/.{60}(undefined|NaN).{60}/.exec(written)?.[0]).toBeUndefined()
+  })
+})
+
+test('the patterns shown are the most frequent ones, and the rest adds up', () => {
+  const before = { dialogue: { a: 0.5, ga: 0.3, gva: 0.2 }, visual: { a: 0.4, gvva: 0.3, vva: 0.2, xx: 0.1 } }
+  const shown = frequentPatterns([before])
+  expect(shown).toEqual(['a', 'ga', 'gvva', 'gva', 'vva'])
+  expect(otherShare(before.visual, shown)).toBeCloseTo(0.1)
+})
+
+test('a running mean reaches a twentieth to either side, and stays inside', () => {
+  expect(runningMean([1, 2, 6])).toEqual([1.5, 3, 4])
+  expect(runningMean([5])).toEqual([5])
+})
+
+describe('writeReport', () => {
+  let folder: string
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'showrunner-report-'))
+  })
+  afterAll(() => rm(folder, { recursive: true }))
+
+  test('from summary.json', async () => {
+    await writeFile(join(folder, 'summary.json'), JSON.stringify(summarised))
+    expect(await writeReport(folder)).toEqual({ ok: true, value: join(folder, 'report.html') })
+    expect(await readFile(join(folder, 'report.html'), 'utf8')).toContain('Before and after training')
+  })
+
+  test('of a summary or a sweep that is none: names the file and the key', async () => {
+    const broken = async (name: string, text: string) => {
+      const run = await mkdtemp(join(folder, 'broken-'))
+      await writeFile(join(run, name), text)
+      const written = await writeReport(run)
+      return written.ok ? '' : written.failure.message
+    }
+    expect(await broken('summary.json', '{"name":')).toMatch(/summary\.json: expected JSON: /)
+    expect(await broken('summary.json', '{"name": "x"}')).toMatch(/summary\.json: seed: /)
+    expect(await broken('summary.json', JSON.stringify({ ...summarised, budgets: [{ maxTurns: 'two' }] }))).toMatch(
+      /summary\.json: budgets\.0\./,
+    )
+    expect(await broken('sweep.json', '{"name": "x"}')).toMatch(/sweep\.json: seed: .*sweep of a comparison/)
+  })
+
+  test('from stored trajectories alone, also while they are being written, with what people said', async () => {
+    const run = await mkdtemp(join(folder, 'run-'))
+    const store = await openStore(run, { resume: false })
+    if (!store.ok) throw new Error(store.failure.message)
+    const groups = [0, 1, 2].map((step) => madeGroup(step, step))
+    for (const group of groups) expect(await store.value.append([group])).toMatchObject({ ok: true })
+    const tasks = groups.map(({ group }) => group.task)
+    const gold = { answer: 0, clipId: 'e1_seg01_clip_00', span: null, kind: null }
+    await writeAnswerKey(
+      run,
+      answerKeyOf(tasks, ({ question }) => ({ ...gold, qid: question.qid })),
+    )
+    const label = { kinds: ['other' as const], note: 'odd', by: 'ada', at: '2026-01-01T00:00:00Z', goldShown: true }
+    await appendLabel(run, { trajectoryId: '0/q0/0', ...label })
+    expect(await writeReport(run)).toMatchObject({ ok: true })
+    const page = (await readFile(join(run, 'report.html'), 'utf8')).replaceAll('\u00a0', ' ')
+    expect(page).toContain('66.7 % of 9 runs (all trajectories) were answered right')
+    expect(page).toContain('3 runs failed outside the master and count as wrong')
+    expect(page).toContain('https://example.test answered 500')
+    expect(page).toContain('<h2>Training</h2>')
+    expect(page).toContain('1 trajectory was labelled by hand')
+    await store.value.close()
+  })
+
+  test('of a folder with nothing in it', async () => {
+    const empty = await mkdtemp(join(folder, 'empty-'))
+    expect(await writeReport(empty)).toMatchObject({ ok: false, failure: { boundary: 'store', kind: 'missing_file' } })
+  })
+})
