@@ -117,7 +117,10 @@ export async function pretrain(
   const weights = initializeWeights(modelConfig, { ...config.model, seed: config.seed })
   const lessons = new Lessons(config.seed, vocabulary, longVideoAgent(systemsOptions.parse({})), config.lessons)
 
-  const device = await openDevice(config.engine)
+  const opened = await openDevice(config.engine).catch((error: Error) => error)
+  if (opened instanceof Error)
+    return { ok: false, failure: { boundary: 'config', kind: 'bad_request', message: opened.message } }
+  const device = opened
   progress.line(describeEngine(device.inUse))
   try {
     const trainer = await openTrainer(device, decoderConfig(modelConfig), { weights })

@@ -8,6 +8,7 @@ import { adamwUpdate } from './adamw.ts'
 import { lowerToOnnx } from './lower.ts'
 import type { OnnxOptions } from './options.ts'
 import type { AdamwRequest, Device, RunRequest, Scatter, TensorArray, TensorData } from './protocol.ts'
+import { startableProviders } from './providers.ts'
 
 interface Session {
   inference: ort.InferenceSession
@@ -15,12 +16,15 @@ interface Session {
 }
 
 export async function openOnnxDevice(options: OnnxOptions): Promise<Device> {
+  // What goes wrong is thrown; it need not be printed as well.
+  ort.env.logLevel = 'fatal'
+  const { providers, note } = await startableProviders(options)
   const tensors = new Map<string, ort.Tensor>()
   const sessions = new Map<string, Session>()
 
   function sessionOptions(): ort.InferenceSession.SessionOptions {
     return {
-      executionProviders: ['cpu'],
+      executionProviders: providers,
       intraOpNumThreads: options.threads,
       interOpNumThreads: 1,
       executionMode: 'sequential',
@@ -129,7 +133,7 @@ export async function openOnnxDevice(options: OnnxOptions): Promise<Device> {
   }
 
   return {
-    inUse: { engine: 'onnxruntime', version: ort.env.versions.node ?? 'unknown', backend: 'cpu', note: null },
+    inUse: { engine: 'onnxruntime', version: ort.env.versions.node ?? 'unknown', backend: providers.join(', '), note },
     async upload(uploads) {
       for (const [name, tensor] of uploads) tensors.set(name, toOrt(tensor))
     },
