@@ -203,6 +203,8 @@ export interface GroundingRequest {
   question: Question
   /** Clips the master has been shown, in order; a grounding agent should look elsewhere. */
   visited: readonly string[]
+  /** The master's words about what it looks for, where it wrote any. */
+  query?: string
 }
 
 export interface GroundingAnswer {
@@ -258,13 +260,18 @@ export interface VisionAgent {
 export interface Agents {
   grounding: GroundingAgent
   vision: VisionAgent
+  /**
+   * Answers from a file that was made before (`showrunner ground`), for the clip of the first message; a question that it lacks is a
+   * `bad_response`. Absent: there is no such file.
+   */
+  groundingCache?: GroundingAgent
 }
 
 // ---------------------------------------------------------------- rollouts
 
 /** What the policy chose in a turn. */
 export type Action =
-  | { kind: 'ground' }
+  | { kind: 'ground'; query?: string }
   | { kind: 'look'; query: string }
   | { kind: 'answer'; option: number }
   | { kind: 'invalid'; problem: string }
@@ -300,6 +307,8 @@ export interface Segment {
 /** Why a run ended. Limits are truncations, not failures. */
 export type StopReason =
   | 'answered'
+  /** The policy wrote no action, in systems that end then. */
+  | 'invalid_action'
   | 'turn_limit'
   | 'token_limit'
   | 'context_limit'
@@ -314,11 +323,19 @@ export interface Budget {
   turns: number
   /** w: clips in the evidence window. */
   windowClips: number
+  /** What the window is cut off at; absent: the episode. */
+  windowWithin?: 'episode' | 'segment'
   tokensPerTurn: number
   tokensPerObservation: number | null
   tokensPerTrajectory: number | null
   /** Wall-clock bound on the whole trajectory. */
   deadlineSeconds: number | null
+}
+
+/** How the clip of the first message was found, where there was one. No turn. */
+export interface InitialGrounding {
+  from: 'agent' | 'cache' | 'random'
+  clipId: string
 }
 
 /** One run of a system on a task. Carries no gold. */
@@ -338,6 +355,8 @@ export interface Trajectory {
   stopReason: StopReason
   /** Why it ended, for the stop reasons that are failures. */
   failure: Failure | null
+  /** The clip of the first message; null or absent where the run began without one. */
+  initial?: InitialGrounding | null
   /** Clips shown, in order of first showing. The one in view at the end is `turns.at(-1).clipId`. */
   visited: readonly string[]
   /** What the policy called itself at the first generation (before it, if there was none). Each segment keeps its own. */
@@ -415,6 +434,7 @@ export interface SystemOutcome {
   answer: number | null
   stopReason: StopReason
   failure: Failure | null
+  initial?: InitialGrounding | null
   visited: readonly string[]
 }
 

@@ -68,6 +68,7 @@ function failedOutside(stopReason: StopReason, options: RewardOptions): boolean 
     case 'deadline':
       return options.deadline === 'exclude'
     case 'answered':
+    case 'invalid_action':
     case 'turn_limit':
     case 'token_limit':
     case 'context_limit':

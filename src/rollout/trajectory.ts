@@ -2,7 +2,7 @@
  * One run of a system on a task: puts a recorder over the policy, the cut-off over the agents, and collects what happened.
  * Does not schedule, score or store.
  */
-import type { Agents, Budget, Policy, System, Task, Trajectory } from '../types.ts'
+import type { Agents, Budget, GroundingAgent, Policy, System, Task, Trajectory } from '../types.ts'
 import type { Cutoff } from './cutoff.ts'
 import { fitObservation } from './fit.ts'
 import { createRecorder } from './recorder.ts'
@@ -56,6 +56,7 @@ export async function runTrajectory(run: TrajectoryRun): Promise<Trajectory> {
       // A system sees a cut-off only as a failed call; that the run was cut off is what ended it.
       stopReason: cutoff.reason ?? outcome.stopReason,
       failure: cutoff.failure ?? outcome.failure,
+      initial: outcome.initial ?? null,
       visited: outcome.visited,
       policyVersion,
       usage: { master: usage, ...spent },
@@ -67,14 +68,16 @@ export async function runTrajectory(run: TrajectoryRun): Promise<Trajectory> {
   }
 }
 
-function behindCutoff({ grounding, vision }: Agents, cutoff: Cutoff): Agents {
+function behindCutoff({ grounding, vision, groundingCache }: Agents, cutoff: Cutoff): Agents {
   const { signal } = cutoff
+  const guarded = (agent: GroundingAgent): GroundingAgent => ({
+    name: agent.name,
+    ground: (request) =>
+      cutoff.race('grounding', `grounding agent ${agent.name}`, () => agent.ground(request, { signal })),
+  })
   return {
-    grounding: {
-      name: grounding.name,
-      ground: (request) =>
-        cutoff.race('grounding', `grounding agent ${grounding.name}`, () => grounding.ground(request, { signal })),
-    },
+    grounding: guarded(grounding),
+    ...(groundingCache === undefined ? {} : { groundingCache: guarded(groundingCache) }),
     vision: {
       name: vision.name,
       look: (request) => cutoff.race('vision', `vision agent ${vision.name}`, () => vision.look(request, { signal })),

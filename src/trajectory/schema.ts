@@ -25,6 +25,7 @@ import type {
   Action,
   Budget,
   Failure,
+  InitialGrounding,
   QuestionKind,
   Reward,
   ScoredGroup,
@@ -64,6 +65,7 @@ export interface TrajectoryRow {
   correct: boolean
   grounded: boolean
   visited: string[]
+  initial?: InitialGrounding | null
   stopReason: StopReason
   failure: Failure | null
   reward: Reward | null
@@ -204,6 +206,13 @@ const trajectoryColumns: readonly Column<Scored>[] = [
     value: run(({ budget }) => budget.windowClips),
   },
   {
+    name: 'window_within',
+    type: text,
+    nullable: true,
+    meaning: 'What the window was cut off at: episode (also where null) or segment.',
+    value: run(({ budget }) => budget.windowWithin ?? null),
+  },
+  {
     name: 'tokens_per_turn',
     type: integer,
     meaning: 'Bound on tokens written in one turn.',
@@ -234,7 +243,7 @@ const trajectoryColumns: readonly Column<Scored>[] = [
     name: 'turns',
     type: list(turnType),
     meaning:
-      'In order: response (what the policy wrote), action (ground, look, answer, invalid), query (of look), option (of answer), problem (of invalid), well_formed, observation (null when nothing came back), failure_* (of an agent in this turn), clip_id (in view afterwards), frames (looked at; time in seconds on the clip; path of the video or picture, at in seconds of that video, width it was scaled down to, hash of all these; null where not recorded).',
+      'In order: response (what the policy wrote), action (ground, look, answer, invalid), query (of look, and of ground where there were words), option (of answer), problem (of invalid), well_formed, observation (null when nothing came back), failure_* (of an agent in this turn), clip_id (in view afterwards), frames (looked at; time in seconds on the clip; path of the video or picture, at in seconds of that video, width it was scaled down to, hash of all these; null where not recorded).',
     value: run(({ turns }) => turns.map(storedTurn)),
   },
   {
@@ -263,9 +272,23 @@ const trajectoryColumns: readonly Column<Scored>[] = [
     value: run(({ visited }) => visited),
   },
   {
+    name: 'initial_clip_id',
+    type: text,
+    nullable: true,
+    meaning: 'The clip in the first message, found before turn 1; null: there was none.',
+    value: run(({ initial }) => initial?.clipId ?? null),
+  },
+  {
+    name: 'initial_from',
+    type: text,
+    nullable: true,
+    meaning: 'Who found it: agent, cache (made before the run) or random.',
+    value: run(({ initial }) => initial?.from ?? null),
+  },
+  {
     name: 'stop_reason',
     type: text,
-    meaning: 'answered, turn_limit, token_limit, context_limit, deadline, agent_error, policy_error or cancelled.',
+    meaning: 'answered, invalid_action, turn_limit, token_limit, context_limit, deadline, agent_error, policy_error or cancelled.',
     value: run(({ stopReason }) => stopReason),
   },
   {
@@ -424,7 +447,7 @@ function storedTurn({ response, action, wellFormed, observation, failure, clipId
   return {
     response,
     action: action.kind,
-    query: action.kind === 'look' ? action.query : null,
+    query: action.kind === 'look' || action.kind === 'ground' ? (action.query ?? null) : null,
     option: action.kind === 'answer' ? action.option : null,
     problem: action.kind === 'invalid' ? action.problem : null,
     well_formed: wellFormed,
@@ -467,7 +490,7 @@ function readFrame(frame: StoredTurn['frames'][number]): SeenFrame {
 function readAction({ action, query, option, problem }: StoredTurn): Action {
   switch (action) {
     case 'ground':
-      return { kind: 'ground' }
+      return query === null ? { kind: 'ground' } : { kind: 'ground', query }
     case 'look':
       return { kind: 'look', query: query ?? '' }
     case 'answer':
@@ -506,6 +529,8 @@ interface StoredTrajectory extends StoredFailure {
   kind: QuestionKind | null
   max_turns: number
   window_clips: number
+  /** Absent in earlier stores, as are the other two of the kind. */
+  window_within?: Budget['windowWithin'] | null
   tokens_per_turn: number
   tokens_per_observation: number | null
   tokens_per_trajectory: number | null
@@ -515,6 +540,8 @@ interface StoredTrajectory extends StoredFailure {
   correct: boolean
   grounded: boolean
   visited: string[]
+  initial_clip_id?: string | null
+  initial_from?: InitialGrounding['from'] | null
   stop_reason: StopReason
   reward_total: number | null
   reward_format: number | null
@@ -548,6 +575,7 @@ function readTrajectory(row: StoredTrajectory): TrajectoryRow {
     budget: {
       turns: row.max_turns,
       windowClips: row.window_clips,
+      ...(row.window_within == null ? {} : { windowWithin: row.window_within }),
       tokensPerTurn: row.tokens_per_turn,
       tokensPerObservation: row.tokens_per_observation,
       tokensPerTrajectory: row.tokens_per_trajectory,
@@ -558,6 +586,9 @@ function readTrajectory(row: StoredTrajectory): TrajectoryRow {
     correct: row.correct,
     grounded: row.grounded,
     visited: row.visited,
+    ...(row.initial_clip_id == null || row.initial_from == null
+      ? {}
+      : { initial: { clipId: row.initial_clip_id, from: row.initial_from } }),
     stopReason: row.stop_reason,
     failure: readFailure(row),
     reward:
