@@ -15,6 +15,7 @@ export async function openDevice(options: EngineOptions): Promise<Device> {
   const pending = new Map<number, { resolve: (value: unknown) => void; reject: (error: Error) => void }>()
   let nextId = 0
   let ended: Error | null = null
+  let closing = false
 
   const fail = (error: Error) => {
     ended ??= error
@@ -30,21 +31,25 @@ export async function openDevice(options: EngineOptions): Promise<Device> {
     else waiting?.reject(new Error(reply.error))
   })
   worker.on('error', (error) => fail(new Error(`The engine's thread failed: ${error.message}`)))
-  worker.on('exit', () => fail(new Error('The engine is closed')))
+  worker.on('exit', (code) =>
+    fail(new Error(closing ? 'The engine is closed' : `The engine's thread ended unexpectedly, with code ${code}`)),
+  )
 
   function ask<T>(call: Call): Promise<T> {
     if (ended !== null) return Promise.reject(ended)
     const id = nextId
     nextId += 1
     return new Promise<T>((resolve, reject) => {
+      // First, since it throws on what cannot be sent.
+      worker.postMessage({ id, call })
       pending.set(id, { resolve: resolve as (value: unknown) => void, reject })
       worker.ref()
-      worker.postMessage({ id, call })
     })
   }
 
   async function close(): Promise<void> {
     if (ended !== null) return
+    closing = true
     const exited = new Promise<void>((resolve) => worker.once('exit', () => resolve()))
     await ask({ method: 'close', arguments: [] })
     worker.ref()

@@ -38,6 +38,12 @@ export async function openOnnxDevice(options: OnnxOptions): Promise<Device> {
     }
   }
 
+  async function release(session: string): Promise<void> {
+    const released = sessions.get(session)
+    sessions.delete(session)
+    await released?.inference.release()
+  }
+
   async function run(request: RunRequest): Promise<Record<string, TensorData>> {
     const session = sessions.get(request.session)
     if (session === undefined) throw new Error(`No session named ${request.session}`)
@@ -150,13 +156,14 @@ export async function openOnnxDevice(options: OnnxOptions): Promise<Device> {
       return [...tensors.keys()]
     },
     async createSession(session, program, bind = {}) {
-      const inference = await ort.InferenceSession.create(lowerToOnnx(program), sessionOptions())
+      await release(session)
+      const model = lowerToOnnx(program)
+      const inference = await ort.InferenceSession.create(model, sessionOptions()).catch((error: Error) => {
+        throw new Error(`ONNX Runtime refuses the session ${session}: ${error.message}`)
+      })
       sessions.set(session, { inference, bind })
     },
-    async releaseSession(session) {
-      await sessions.get(session)?.inference.release()
-      sessions.delete(session)
-    },
+    releaseSession: release,
     run,
     async squaredNorms(names) {
       return names.map((name) => squaredNorm(floats(name)))
@@ -165,8 +172,7 @@ export async function openOnnxDevice(options: OnnxOptions): Promise<Device> {
       adamw(request)
     },
     async close() {
-      for (const session of sessions.values()) await session.inference.release()
-      sessions.clear()
+      for (const session of [...sessions.keys()]) await release(session)
       tensors.clear()
     },
   }

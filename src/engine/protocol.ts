@@ -85,7 +85,7 @@ export interface Device {
   remove(names: readonly string[]): Promise<void>
   /** Names of the tensors that the device holds. */
   names(): Promise<string[]>
-  /** Makes a program ready to run; `bind` gives the named tensors that stand for some of its inputs in every run. */
+  /** Makes a program ready to run, in place of an earlier one of that name; `bind` gives the named tensors that stand for some of its inputs in every run. */
   createSession(session: string, program: Program, bind?: Readonly<Record<string, string>>): Promise<void>
   releaseSession(session: string): Promise<void>
   /** Runs a session; resolves to the outputs in `fetch`. */

@@ -1,5 +1,6 @@
 /** The device thread: named tensors, runs, updates in place, order, errors, and the main thread's freedom meanwhile. */
 
+import type { Worker } from 'node:worker_threads'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Device } from '../../src/engine/device.ts'
 import { openDevice } from '../../src/engine/device.ts'
@@ -119,6 +120,12 @@ test('errors name what is missing and leave the device usable', async () => {
   await expect(device.run({ session: 'none' })).rejects.toThrow('No session named none')
   const broken = { ...scaling(), outputs: [{ name: 'y', value: 99 }] }
   await expect(device.createSession('broken', broken)).rejects.toThrow()
+  const refused = {
+    ...scaling(),
+    instructions: scaling().instructions.map((one) => ({ ...one, operation: 'cos' as const })),
+  }
+  refused.inputs = refused.inputs.map((input) => ({ ...input, type: 'bool' as const }))
+  await expect(device.createSession('refused', refused)).rejects.toThrow('ONNX Runtime refuses the session refused: ')
   await device.createSession('scale', scaling(), { w: 'absent' })
   await expect(device.run({ session: 'scale', feeds: { x: vector(1) }, fetch: ['y'] })).rejects.toThrow('absent')
   await device.releaseSession('scale')
@@ -168,4 +175,33 @@ test('close finishes what was asked for; later requests fail', async () => {
   expect(await names).toEqual(['x'])
   await expect(other.names()).rejects.toThrow('closed')
   await other.close()
+})
+
+test('a session of an earlier name is replaced', async () => {
+  const plus = new ProgramBuilder()
+  plus.output('y', plus.ops.add(plus.input('x', 'float32', ['N']), plus.ops.scalar(1)))
+  await device.createSession('one', scaling())
+  await device.createSession('one', plus.build())
+  const { y } = await device.run({ session: 'one', feeds: { x: vector(1) }, fetch: ['y'] })
+  expect([...y!.data]).toEqual([2])
+  await device.releaseSession('one')
+  await expect(device.run({ session: 'one' })).rejects.toThrow('No session named one')
+})
+
+test('a thread that dies fails what waits and what comes, and closing is no trouble', async () => {
+  let thread: Worker | null = null
+  process.once('worker', (worker) => {
+    thread = worker
+  })
+  const doomed = await openDevice(engineOptions.parse({ threads: 1 }))
+  // Idle, so that it is safe.
+  await thread!.terminate()
+  await expect(doomed.names()).rejects.toThrow('ended unexpectedly')
+  await doomed.close()
+})
+
+test('what cannot be sent is refused at once', async () => {
+  const unsendable = { type: 'float32', dims: [1], data: () => 0 } as unknown as TensorData
+  await expect(device.upload(new Map([['x', unsendable]]))).rejects.toThrow('could not be cloned')
+  expect(await device.names()).not.toContain('x')
 })
