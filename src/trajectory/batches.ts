@@ -6,11 +6,12 @@
  */
 import { createHash } from 'node:crypto'
 import { type FileHandle, open } from 'node:fs/promises'
-import { type RecordBatch, RecordBatchReader } from 'apache-arrow'
+import type { RecordBatch } from 'apache-arrow'
 import type { Result } from '../types.ts'
 import { failureOf, StoreError } from './failure.ts'
 import { finalPath, locate, type TableName } from './files.ts'
-import { decodeBatch, endOfStream, readFrames, readUpTo } from './frames.ts'
+import { decodeBatch, decodeSchema, readFrames, readUpTo } from './frames.ts'
+import { Layout } from './projection.ts'
 import { checkSchema } from './read.ts'
 
 /** Where a batch lies in its file, in bytes. */
@@ -34,8 +35,8 @@ export interface TableFile {
   state(): Promise<{ size: number; written: Date }>
   /** The whole batches from `from` on: the end of a place, or 0 for all. */
   messages(from: number): AsyncGenerator<Message>
-  /** Batches of messages that were read together, which is faster than one by one. */
-  decode(messages: readonly Message[]): RecordBatch[]
+  /** Where single columns lie in a message. */
+  readonly layout: Layout
   /** The batch at a place. Throws when the file does not have it any more. */
   read(place: Place): Promise<RecordBatch>
   /** A hash of what lies at a place, to see whether a resumed run wrote over it. */
@@ -72,6 +73,7 @@ function tableOver(file: FileHandle, path: string, identity: string, schema: Uin
   return {
     path,
     identity,
+    layout: new Layout(decodeSchema(schema)),
     async state() {
       const { size, mtime } = await file.stat()
       return { size, written: mtime }
@@ -80,9 +82,6 @@ function tableOver(file: FileHandle, path: string, identity: string, schema: Uin
       for await (const { start, end, bytes } of readFrames(file, Math.max(from, schemaEnd)))
         yield { place: { start, end }, bytes }
     },
-    decode: (messages) => [
-      ...RecordBatchReader.from(Buffer.concat([schema, ...messages.map(({ bytes }) => bytes), endOfStream])),
-    ],
     read: async (place) => decodeBatch(schema, await bytesAt(place)),
     fingerprint: async (place) =>
       createHash('sha256')

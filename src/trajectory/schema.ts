@@ -288,7 +288,8 @@ const trajectoryColumns: readonly Column<Scored>[] = [
   {
     name: 'stop_reason',
     type: text,
-    meaning: 'answered, invalid_action, turn_limit, token_limit, context_limit, deadline, agent_error, policy_error or cancelled.',
+    meaning:
+      'answered, invalid_action, turn_limit, token_limit, context_limit, deadline, agent_error, policy_error or cancelled.',
     value: run(({ stopReason }) => stopReason),
   },
   {

@@ -5,14 +5,14 @@
  * It follows a run that is being written: `refresh` reads what was added since, and starts over when the file was replaced or cut
  * back. Memory: about 50 bytes per trajectory, and the ids of the groups.
  */
-import type { RecordBatch, Vector } from 'apache-arrow'
 import { type Message, openTable, type Place, type TableFile } from '../trajectory/batches.ts'
+import type { ProjectedBatch } from '../trajectory/projection.ts'
 import { type TrajectoryRow, trajectoryRows } from '../trajectory/schema.ts'
 import type { Failure, Result } from '../types.ts'
 import { NameColumn, NumberColumn } from './growing.ts'
 
-/** Batches that are decoded together, in bytes: more is hardly faster, and others wait meanwhile. */
-const DECODE_BYTES = 1 << 20
+/** Reading stops this often for whoever else wants something. */
+const BUSY_MS = 20
 
 const CORRECT = 1
 const GROUNDED = 2
@@ -50,7 +50,8 @@ export interface RunIndex {
   batchAt(position: number): number
   /** Reads the messages of all batches, from batch `from` on. */
   messages(from: number): AsyncGenerator<Message & { batch: number }>
-  decode(message: Message): RecordBatch
+  /** Single columns of a message. */
+  project(message: Message): ProjectedBatch
   firstOf(batch: number): number
   close(): Promise<void>
 }
@@ -87,36 +88,28 @@ export class Columns {
     return (this.flags.at(position) & SCORED) !== 0
   }
 
-  add(batch: RecordBatch, number: number): void {
-    const column = (name: string) => batch.getChild(name) as Vector
-    const [step, sample, reward, correct, grounded] = [
-      column('step'),
-      column('sample'),
-      column('reward_total'),
-      column('correct'),
-      column('grounded'),
-    ]
-    const [stop, kind, system, version] = [
-      column('stop_reason'),
-      column('kind'),
-      column('system'),
-      column('policy_version'),
-    ]
-    const turnEnds = column('turns').data[0]?.valueOffsets as Int32Array
-    for (let row = 0; row < batch.numRows; row++) {
-      const total = reward.get(row) as number | null
+  add(batch: ProjectedBatch, number: number): void {
+    const [step, sample] = [batch.integers('step'), batch.integers('sample')]
+    const reward = batch.numbers('reward_total')
+    const [correct, grounded] = [batch.flags('correct'), batch.flags('grounded')]
+    const turnEnds = batch.offsets('turns')
+    const names = [
+      [this.stop, batch.texts('stop_reason')],
+      [this.kind, batch.texts('kind')],
+      [this.system, batch.texts('system')],
+      [this.version, batch.texts('policy_version')],
+    ] as const
+    for (let row = 0; row < batch.rows; row++) {
+      const total = reward(row)
       this.batch.push(number)
-      this.step.push(step.get(row) as number)
-      this.sample.push(sample.get(row) as number)
+      this.step.push(step[row] as number)
+      this.sample.push(sample[row] as number)
       this.turns.push((turnEnds[row + 1] as number) - (turnEnds[row] as number))
-      this.reward.push(total ?? Number.NaN)
+      this.reward.push(total)
       this.flags.push(
-        (correct.get(row) ? CORRECT : 0) | (grounded.get(row) ? GROUNDED : 0) | (total === null ? 0 : SCORED),
+        (correct(row) ? CORRECT : 0) | (grounded(row) ? GROUNDED : 0) | (Number.isNaN(total) ? 0 : SCORED),
       )
-      this.stop.push(stop.get(row) as string)
-      this.kind.push((kind.get(row) as string | null) ?? '')
-      this.system.push(system.get(row) as string)
-      this.version.push(version.get(row) as string)
+      for (const [column, texts] of names) column.push(texts.at(row))
     }
   }
 }
@@ -177,20 +170,15 @@ class FollowedRun implements RunIndex {
     const { size, written } = await this.table.state()
     this.written = written
     this.progress = { read: this.places.at(-1)?.end ?? 0, size }
-    let waiting: Message[] = []
-    let bytes = 0
+    let since = performance.now()
     for await (const message of this.table.messages(this.progress.read)) {
-      waiting.push(message)
-      bytes += message.bytes.length
-      if (bytes < DECODE_BYTES) continue
-      this.take(waiting)
+      this.take(message)
+      if (performance.now() - since < BUSY_MS) continue
       onProgress?.(this.progress)
-      waiting = []
-      bytes = 0
       // requests are answered in between
       await new Promise((resolve) => setImmediate(resolve))
+      since = performance.now()
     }
-    this.take(waiting)
     const last = this.places.at(-1)
     if (last) this.lastFingerprint = await this.table.fingerprint(last)
     // what follows the last whole batch is an end marker, or a batch that is being written
@@ -214,18 +202,16 @@ class FollowedRun implements RunIndex {
     this.latest = null
   }
 
-  private take(messages: readonly Message[]): void {
-    if (messages.length === 0) return
-    for (const [index, batch] of this.table.decode(messages).entries()) {
-      const number = this.places.length
-      const group = batch.getChild('group_id')?.get(0) as string
-      this.firsts.push(this.columns.length)
-      this.columns.add(batch, number)
-      this.places.push((messages[index] as Message).place)
-      this.groups.push(group)
-      this.batchOfGroup.set(group, number)
-    }
-    this.progress = { ...this.progress, read: this.places.at(-1)?.end ?? 0 }
+  private take({ bytes, place }: Message): void {
+    const batch = this.table.layout.open(bytes)
+    const number = this.places.length
+    const group = batch.texts('group_id').at(0)
+    this.firsts.push(this.columns.length)
+    this.columns.add(batch, number)
+    this.places.push(place)
+    this.groups.push(group)
+    this.batchOfGroup.set(group, number)
+    this.progress = { ...this.progress, read: place.end }
   }
 
   positionOf(trajectoryId: string): number | null {
@@ -275,8 +261,8 @@ class FollowedRun implements RunIndex {
     }
   }
 
-  decode(message: Message): RecordBatch {
-    return this.table.decode([message])[0] as RecordBatch
+  project({ bytes }: Message): ProjectedBatch {
+    return this.table.layout.open(bytes)
   }
 
   close(): Promise<void> {

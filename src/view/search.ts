@@ -4,7 +4,7 @@
  *
  * Most batches are refused on their bytes, before they are decoded. Observations are not searched: they are not the master's words.
  */
-import type { RecordBatch, Vector } from 'apache-arrow'
+import type { ProjectedBatch, Texts } from '../trajectory/projection.ts'
 import type { RunIndex } from './runIndex.ts'
 
 export interface Search {
@@ -81,7 +81,7 @@ class RunSearch implements Search {
     let since = performance.now()
     for await (const message of this.index.messages(this.searched)) {
       if (this.stopped || this.index.generation !== this.generation) return
-      if (this.mayHave(message.bytes)) this.searchBatch(this.index.decode(message), this.index.firstOf(message.batch))
+      if (this.mayHave(message.bytes)) this.searchBatch(this.index.project(message), this.index.firstOf(message.batch))
       this.searched = message.batch + 1
       if (performance.now() - since > 20) {
         // requests are answered in between
@@ -97,22 +97,27 @@ class RunSearch implements Search {
     return this.needles.every((needle) => text.includes(needle))
   }
 
-  private searchBatch(batch: RecordBatch, first: number): void {
-    const [ids, question, options] = ['trajectory_id', 'question', 'options'].map(
-      (name) => batch.getChild(name) as Vector,
-    )
-    const turns = batch.getChild('turns') as Vector
-    const ends = turns.data[0]?.valueOffsets as Int32Array
-    const responses = (turns.data[0]?.children[0]?.type.children ?? []).findIndex(({ name }) => name === 'response')
-    const written = turns.getChildAt(0)?.getChildAt(responses)
-    for (let row = 0; row < batch.numRows; row++) {
-      const said = []
-      for (let turn = ends[row] as number; turn < (ends[row + 1] as number); turn++) said.push(written?.get(turn))
-      const text = [ids?.get(row), question?.get(row), ...(options?.get(row) ?? []), ...said].join('\n').toLowerCase()
+  private searchBatch(batch: ProjectedBatch, first: number): void {
+    const [ids, questions, options, responses] = SEARCHED.map((path) => batch.texts(path)) as [
+      Texts,
+      Texts,
+      Texts,
+      Texts,
+    ]
+    const [optionEnds, turnEnds] = [batch.offsets('options'), batch.offsets('turns')]
+    const within = (texts: Texts, ends: Int32Array, row: number) =>
+      Array.from({ length: (ends[row + 1] as number) - (ends[row] as number) }, (_, item) =>
+        texts.at((ends[row] as number) + item),
+      )
+    for (let row = 0; row < batch.rows; row++) {
+      const said = [...within(options, optionEnds, row), ...within(responses, turnEnds, row)]
+      const text = [ids.at(row), questions.at(row), ...said].join('\n').toLowerCase()
       if (this.words.every((word) => text.includes(word))) this.found.push(first + row)
     }
   }
 }
+
+const SEARCHED = ['trajectory_id', 'question', 'options', 'turns.response']
 
 /** The longest stretch of a word that is the same in UTF-8 and latin-1. */
 function asciiPart(word: string): string {
