@@ -9,8 +9,9 @@ import type { RunConfig } from './config.ts'
 import { configHash } from './configFile.ts'
 import type { Dataset } from './dataset/index.ts'
 import { Dice } from './dataset/miniature/story.ts'
+import type { EngineInUse } from './engine/protocol.ts'
 import { policyContent, questionsContent, samplingHash } from './identity.ts'
-import { openMaster, openQuestions } from './open.ts'
+import { type OpenRun, openMaster, openQuestions } from './open.ts'
 import type { Progress } from './progress.ts'
 import { type Comparison, compareCells } from './report/comparison.ts'
 import type { Outcome } from './report/outcome.ts'
@@ -18,6 +19,7 @@ import { readOutcomes } from './report/read.ts'
 import type { Sweep } from './report/sweep.ts'
 import { writeComparison, writeSweep } from './report/write.ts'
 import { answerable, noAnswers, rolloutsInto } from './rollouts.ts'
+import { recordConfig, recordEngine } from './runFolder.ts'
 import { cellDirectory, type PlannedCell, planSweep, type SweepPlan, type SweepRequest } from './sweepPlan.ts'
 import { createSystem } from './systems/index.ts'
 import { oraclePolicy } from './teacher.ts'
@@ -171,6 +173,12 @@ async function runCells(
         open = opened.value
       }
       const path = join(directory, sweep.cells[i]?.directory as string)
+      const noted = await recordConfig(path, cell.config)
+      if (!noted.ok) return noted
+      if (open.engine !== null) {
+        const recorded = await recordEngine(path, open.engine)
+        if (!recorded.ok) return recorded
+      }
       const ran = await rolloutsInto(path, true, {
         dataset,
         tasks,
@@ -202,6 +210,8 @@ interface OpenParts {
   key: string
   policy: Policy
   agents: OpenAgents
+  /** null where no engine of ours computes the master. */
+  engine: EngineInUse | null
   close(): Promise<void>
 }
 
@@ -213,7 +223,8 @@ async function openParts(
 ): Promise<Result<OpenParts>> {
   const master = ceiling ? oracleOf(dataset, tasks) : await openMaster(config)
   if (!master.ok) return master
-  const { policy } = master.value
+  const { policy, trainable } = master.value
+  const engine = trainable?.policy.device.inUse ?? null
   const agents = await openAgents(config.agents)
   if (!agents.ok) {
     await policy.close()
@@ -223,13 +234,19 @@ async function openParts(
     await policy.close()
     await agents.value.close()
   }
-  return { ok: true, value: { key, policy, agents: agents.value, close } }
+  return { ok: true, value: { key, policy, agents: agents.value, engine, close } }
 }
 
 /** The oracle reads what has to be looked at from the words of miniature questions; for other data sets there is none. */
-function oracleOf({ directory, questions, gold }: Dataset, tasks: readonly Task[]): Result<{ policy: Policy }> {
+function oracleOf(
+  { directory, questions, gold }: Dataset,
+  tasks: readonly Task[],
+): Result<Pick<OpenRun, 'policy' | 'trainable'>> {
   if (tasks.every((task) => gold.get(qidOf(task))?.kind))
-    return { ok: true, value: { policy: oraclePolicy(new Map(questions.map((one) => [one.qid, one])), gold) } }
+    return {
+      ok: true,
+      value: { policy: oraclePolicy(new Map(questions.map((one) => [one.qid, one])), gold), trainable: null },
+    }
   const message = `--policy oracle: expected a miniature data set, whose questions say how they are answered; ${directory} is none`
   return { ok: false, failure: { boundary: 'config', kind: 'bad_request', message } }
 }

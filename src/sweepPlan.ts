@@ -208,8 +208,12 @@ function policyOf(name: string, config: RunConfig): Result<RunConfig['policy']> 
 
 const nameOf = (policy: RunConfig['policy']) => (policy.type === 'checkpoint' ? policy.path : policy.model)
 
-/** `checkpoints/mine/step-000250` -> `mine/step-000250`. */
-const labelOf = (policy: string) => policy.replace(/^(\.\/)?checkpoints\//, '').replace(/\/$/, '')
+/** `checkpoints/mine/step-000250` -> `mine@250`. */
+const labelOf = (policy: string) =>
+  policy
+    .replace(/^(\.\/)?checkpoints\//, '')
+    .replace(/\/$/, '')
+    .replace(/\/step-0*(\d+)$/, '@$1')
 
 /** Lists and mappings as text. */
 function settingOf(value: unknown): Settings[string] {

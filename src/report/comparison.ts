@@ -28,6 +28,8 @@ export interface CellResult {
   /** Costs for which the cell is in the Pareto set. */
   pareto: Cost[]
   stopReasons: Record<string, number>
+  /** How many runs took these turns: g grounds, v looks, a answers, x is malformed. */
+  patterns: Record<string, number>
   failureKinds: Record<string, { n: number; examples: string[] }>
   /** Trajectories that failed outside the master; they count as wrong. */
   failed: { trajectoryId: string; qid: string; message: string }[]
@@ -104,9 +106,8 @@ export function compareCells(sweep: Sweep, outcomes: readonly (readonly Outcome[
       missing,
       metrics: measures.get(cell) ?? null,
       pareto: costs.filter((cost) => inParetoSet(cell, cost, measures)),
-      stopReasons: Object.fromEntries(
-        [...grouped(outcomes, (one) => one.stopReason)].map(([reason, same]) => [reason, same.length]),
-      ),
+      stopReasons: countsOf(outcomes, (one) => one.stopReason),
+      patterns: countsOf(outcomes, (one) => one.pattern),
       failureKinds: failureTable(outcomes),
       failed: outcomes.flatMap(({ failedOutside, id, qid, failure, stopReason }) =>
         failedOutside ? [{ trajectoryId: id, qid, message: failure ?? stopReason }] : [],
@@ -116,6 +117,11 @@ export function compareCells(sweep: Sweep, outcomes: readonly (readonly Outcome[
     saturation: saturations(sweep, whole),
     methods,
   }
+}
+
+/** How many are alike in something. */
+export function countsOf(outcomes: readonly Outcome[], by: (outcome: Outcome) => string): Record<string, number> {
+  return Object.fromEntries([...grouped(outcomes, by)].map(([key, same]) => [key, same.length]))
 }
 
 /** How many wrong trajectories are of each kind, and the first few of them. */

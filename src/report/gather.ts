@@ -3,14 +3,15 @@
  */
 import { readFile } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
+import { z } from 'zod'
 import { type Label, readLabels } from '../trajectory/labels.ts'
 import type { Result } from '../types.ts'
-import { type CellResult, type Comparison, failureTable } from './comparison.ts'
+import { type CellResult, type Comparison, countsOf, failureTable } from './comparison.ts'
 import { type Measures, measureAll } from './metrics.ts'
 import type { Prices } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { readOutcomes } from './read.ts'
-import { grouped, trainingCurve } from './summarize.ts'
+import { trainingCurve } from './summarize.ts'
 import type { Summary } from './summary.ts'
 import type { Sweep } from './sweep.ts'
 
@@ -23,6 +24,8 @@ export interface Group {
   metrics: Measures
   /** Counts. */
   stopReasons: Record<string, number>
+  /** Counts; see `CellResult`. */
+  patterns: Record<string, number>
   failureKinds: CellResult['failureKinds']
   failed: CellResult['failed']
 }
@@ -41,6 +44,8 @@ export interface Report {
   groups: Group[]
   training: StepNumbers[]
   labels: GivenLabel[]
+  /** What computed the masters, as recorded beside their trajectories. */
+  engines: string[]
 }
 
 const ownPrices: Prices = { master: null, grounding: null, vision: null }
@@ -57,10 +62,10 @@ export async function gather(
     if (outcomes.ok && outcomes.value.length > 0) groups.push(groupOf(label, path, outcomes.value))
   }
   for (const cell of compared?.comparison.cells ?? []) {
-    const { label, metrics, stopReasons, failureKinds, failed } = cell
+    const { metrics, directory: store, ...rest } = cell
     if (metrics === null) continue
-    const n = Object.values(stopReasons).reduce((sum, count) => sum + count, 0)
-    groups.push({ label, directory: join(directory, cell.directory), n, metrics, stopReasons, failureKinds, failed })
+    const n = Object.values(cell.stopReasons).reduce((sum, count) => sum + count, 0)
+    groups.push({ ...rest, directory: join(directory, store), n, metrics })
   }
   const own = await readOutcomes(directory)
   if (!own.ok && own.failure.kind !== 'missing_file') return own
@@ -83,10 +88,11 @@ export async function gather(
     if (!read.ok) return read
     labels.push(...[...read.value.values()].map((label) => ({ ...label, directory: path })))
   }
+  const engines = await enginesIn([directory, ...groups.map((group) => group.directory)])
   const metrics = await trainingMetrics(directory)
   const training = metrics.length > 0 ? metrics : own.ok ? trainingCurve(own.value) : (summary?.training?.curve ?? [])
   const name = summary?.name ?? compared?.sweep.name ?? basename(resolve(directory))
-  return { ok: true, value: { name, summary, compared, groups, training, labels } }
+  return { ok: true, value: { name, summary, compared, groups, training, labels, engines } }
 }
 
 /** Stores of the quickstart. */
@@ -116,13 +122,13 @@ function ownGroups(directory: string, outcomes: readonly Outcome[]): Group[] {
 }
 
 function groupOf(label: string, directory: string, outcomes: readonly Outcome[]): Group {
-  const reasons = [...grouped(outcomes, (one) => one.stopReason)].map(([reason, same]) => [reason, same.length])
   return {
     label,
     directory,
     n: outcomes.length,
     metrics: measureAll(outcomes, ownPrices),
-    stopReasons: Object.fromEntries(reasons),
+    stopReasons: countsOf(outcomes, (one) => one.stopReason),
+    patterns: countsOf(outcomes, (one) => one.pattern),
     failureKinds: failureTable(outcomes),
     failed: outcomes.flatMap(({ failedOutside, id, qid, failure, stopReason }) =>
       failedOutside ? [{ trajectoryId: id, qid, message: failure ?? stopReason }] : [],
@@ -130,16 +136,34 @@ function groupOf(label: string, directory: string, outcomes: readonly Outcome[])
   }
 }
 
+const engineInUse = z.object({ engine: z.string(), version: z.string(), backend: z.string() })
+
+/** `tfjs 4.22.0 on wasm`, each once; folders without a record are passed over. */
+async function enginesIn(directories: readonly string[]): Promise<string[]> {
+  const found = new Set<string>()
+  for (const directory of directories) {
+    const text = await readFile(join(directory, 'engine.json'), 'utf8').catch(() => '')
+    const { success, data } = engineInUse.safeParse(parsedJson(text))
+    if (success) found.add(`${data.engine} ${data.version} on ${data.backend}`)
+  }
+  return [...found]
+}
+
 /** The numbers of `metrics.jsonl`; a line that is no record of a step is passed over: the run may be writing it. */
 async function trainingMetrics(directory: string): Promise<StepNumbers[]> {
   const text = await readFile(join(directory, 'metrics.jsonl'), 'utf8').catch(() => '')
   return text.split('\n').flatMap((line) => {
-    try {
-      const entries = Object.entries(JSON.parse(line) as object).filter(([, value]) => Number.isFinite(value))
-      const record = Object.fromEntries(entries) as Record<string, number>
-      return record.step === undefined ? [] : [{ ...record, step: record.step }]
-    } catch {
-      return []
-    }
+    const entries = Object.entries(parsedJson(line) ?? {}).filter(([, value]) => Number.isFinite(value))
+    const record = Object.fromEntries(entries) as Record<string, number>
+    return record.step === undefined ? [] : [{ ...record, step: record.step }]
   })
+}
+
+/** null for text that is no JSON. */
+function parsedJson(text: string): object | null {
+  try {
+    return JSON.parse(text) as object | null
+  } catch {
+    return null
+  }
 }

@@ -6,7 +6,7 @@
 import type { Usage } from '../types.ts'
 import type { Prices } from './options.ts'
 import type { Outcome } from './outcome.ts'
-import { bootstrapInterval, type Interval, shareInterval, type Weighted } from './statistics.ts'
+import { bootstrapInterval, type Interval, shareInterval, type Weighted, wilson } from './statistics.ts'
 
 export type Unit = 'share' | 'number' | 'tokens' | 'frames' | 'seconds' | 'usd' | 'iou'
 
@@ -211,8 +211,14 @@ export function measured(key: MetricKey, outcomes: readonly Outcome[], prices: P
   const weight = parts.reduce((sum, part) => sum + part.weight, 0)
   if (weight === 0) return null
   const value = parts.reduce((sum, part) => sum + part.value, 0) / weight
-  const shares = metric.unit === 'share' && parts.every((part) => part.weight === 1)
-  return { value, ci95: shares ? shareInterval(parts) : bootstrapInterval(parts), n: parts.length }
+  return { value, ci95: intervalOf(metric, value, parts), n: parts.length }
+}
+
+function intervalOf({ unit }: Metric, value: number, parts: readonly Weighted[]): Interval | null {
+  if (unit !== 'share') return bootstrapInterval(parts)
+  if (parts.every((part) => part.weight === 1)) return shareInterval(parts)
+  // where nothing ever failed, or succeeded, a bootstrap cannot draw that it might
+  return value === 0 || value === 1 ? wilson(value * parts.length, parts.length) : bootstrapInterval(parts)
 }
 
 export type Measures = Partial<Record<MetricKey, Measured>>

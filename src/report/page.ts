@@ -68,8 +68,12 @@ function questionOf({ summary, compared, training, groups }: Report): string {
   const varied = compared?.sweep.varied.filter(({ values }) => values.length > 1) ?? []
   if (summary?.heldOut) return 'What did training teach the master, and how many turns does it need?'
   if (varied.length > 0) {
-    const named = varied.map(({ setting, values }) => `${setting} (${values.join(', ')})`)
-    return `How does accuracy change with ${named.join(' and ')}?`
+    const masters = varied.find(({ setting }) => setting === 'policy')?.values.map(String) ?? []
+    const named = varied.flatMap(({ setting, values }) =>
+      setting === 'policy' ? [] : [`${setting} (${values.join(', ')})`],
+    )
+    if (named.length === 0) return `Which master is more accurate: ${listed(masters, 'or')}?`
+    return `How does accuracy change with ${listed(named, 'and')}${masters.length > 0 ? `, for ${listed(masters, 'and')}` : ''}?`
   }
   if (training.length > 1 && groups.length > 1) return 'How did training go?'
   return 'How did these runs go?'
@@ -87,10 +91,19 @@ function answersTo({ summary, compared, groups }: Report): string[] {
   return [`${amount(value, 'share')} of ${whole(last.n)} runs (${last.label}) were answered right${interval}.`]
 }
 
+/** `a, b and c`. */
+function listed(words: readonly string[], last: 'and' | 'or'): string {
+  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} ${last} ${words.at(-1)}`
+}
+
 /** Where curves stop rising; of several curves the first few. */
 function saturationAnswers({ comparison }: NonNullable<Report['compared']>): string[] {
-  const said = comparison.saturation.slice(0, 3).map(({ of, statement }) => (of ? `${of}: ${statement}` : statement))
-  return said.length > 0 ? [`${said.join('. ').replace(/^./, (letter) => letter.toUpperCase())}.`] : []
+  return comparison.saturation
+    .slice(0, 3)
+    .map(
+      ({ of, statement }) =>
+        `${of ? `${of}: ` : ''}${of ? statement : statement.replace(/^./, (one) => one.toUpperCase())}.`,
+    )
 }
 
 function tiles({ summary, compared, groups }: Report): string {
@@ -131,7 +144,7 @@ function tiles({ summary, compared, groups }: Report): string {
   return items.length > 0 ? `<ul class="tiles">${items.join('')}</ul>` : ''
 }
 
-function settingSection({ summary, compared, name }: Report): Section {
+function settingSection({ summary, compared, name, engines }: Report): Section {
   const rows: [string, string][] = [['run', name]]
   const seen = new Set<string>()
   for (const [key, value] of [
@@ -148,14 +161,26 @@ function settingSection({ summary, compared, name }: Report): Section {
       `${whole(qids.length)} of ${whole(of)} in ${dataset}${split === null ? '' : `, ${split}`}; their qids stand in sweep.json`,
     ])
   }
+  if (engines.length > 0) rows.push(['engine in use', engines.join('; ')])
   if (summary && !seen.has('seed')) rows.push(['seed', String(summary.seed)])
   if (summary?.training) rows.push(['sampled tokens', whole(summary.training.sampledTokens)])
   return { id: 'setting', title: 'Setting', body: table([], rows, 'Setting of the run') }
 }
 
+const METHODS: Record<string, string> = {
+  intervals: 'Intervals',
+  differences: 'Differences',
+  questionsNeeded: 'Questions needed',
+  saturation: 'Where a curve stops rising',
+  pareto: 'Pareto set',
+  failures: 'Failures',
+}
+
 /** How the numbers come about, and what each word means. */
 function methodSection({ compared }: Report, terms: Terms): Section {
-  const methods = Object.values(compared?.comparison.methods ?? {}).map((text) => `<li>${escaped(text)}</li>`)
+  const methods = Object.entries(compared?.comparison.methods ?? {}).map(
+    ([of, text]) => `<li><strong>${escaped(METHODS[of] ?? of)}</strong>: ${escaped(text)}</li>`,
+  )
   const body = `${methods.length > 0 ? `<ul class="findings">${methods.join('')}</ul>` : ''}${terms.glossary()}`
   return { id: 'definitions', title: 'Definitions and methods', body }
 }

@@ -36,7 +36,7 @@ export function saturationOf(setting: string, points: readonly CurvePoint[]): Sa
     const upTo = `up to ${(room * 100).toFixed(1)} points`
     const statement =
       room < FLAT
-        ? `flat from ${setting} = ${point.value}: no larger value can gain more than ${(room * 100).toFixed(1)} points`
+        ? `flat from ${setting} = ${point.value}: by the 95 % intervals no larger value gains more than ${(room * 100).toFixed(1)} points`
         : `no gain beyond chance was seen above ${setting} = ${point.value}; the intervals leave room for ${upTo}`
     return { from: point.value, room, statement }
   }

@@ -74,6 +74,7 @@ const full: Report = {
       directory: 'rollouts/x',
     },
   ],
+  engines: ['onnxruntime 1.30.0 on cpu'],
 }
 
 describe('the page', () => {
@@ -117,7 +118,7 @@ describe('the page', () => {
   test('asks the question and says the answer first, with intervals', () => {
     expect(text).toMatch(/<h1>What did training teach the master.*<\/h1>\n<p class="answer">On 240 held-out questions/)
     expect(text).toContain('88.0 % right after training (greedy, 95 % interval 83.0–93.0 %), and 21.0 % before')
-    expect(text).toContain('it gained 53.00 points (95 % interval 45.00 to 61.00)')
+    expect(text).toContain('it gained 53.0 points (95 % interval 45.0 to 61.0)')
     const alone = reportPage({ ...full, summary: null, training: [] })
     expect(alone).toContain('<h1>How does accuracy change with maxTurns (1, 2, 3)?</h1>')
   })
@@ -163,7 +164,15 @@ describe('the page', () => {
   })
 
   test('leaves out what was not measured', () => {
-    const page = reportPage({ name: 'x', summary: null, compared: null, groups: [], training: [], labels: [] })
+    const page = reportPage({
+      name: 'x',
+      summary: null,
+      compared: null,
+      groups: [],
+      training: [],
+      labels: [],
+      engines: [],
+    })
     expect(page.match(/<h2>/g)).toHaveLength(2)
     for (const written of [page, reportPage(full)])
       expect(/.{60}(undefined|NaN).{60}/.exec(written)?.[0]).toBeUndefined()

@@ -1,7 +1,7 @@
 /** Charts whose parts make up a whole, or that compare two measurements. How they look is drawing.ts. */
 import type { SeriesOption } from 'echarts'
 import type { Patterns, Summary } from '../summary.ts'
-import { accuracyAxis, type Chart, draw, look, percent, verticalIntervals } from './drawing.ts'
+import { accuracyAxis, type Chart, draw, look, namesAxis, percent, REST, verticalIntervals } from './drawing.ts'
 
 type HeldOut = NonNullable<Summary['heldOut']>
 
@@ -41,6 +41,9 @@ export function beforeAfterChart(heldOut: HeldOut): Chart {
   })
 }
 
+/** The part for all that is not named. */
+export const OTHER = 'other'
+
 /** A whole that is cut into shares. */
 export interface Divided {
   label: string
@@ -56,7 +59,7 @@ export function sharesChart(name: string, axis: string, rows: readonly Divided[]
       name: part,
       barMaxWidth: 26,
       data: rows.map(({ shares }) => shares[part] ?? 0),
-      itemStyle: { color: look(i).color, borderColor: 'var(--paper)', borderWidth: 1 },
+      itemStyle: { color: part === OTHER ? REST : look(i).color, borderColor: 'var(--paper)', borderWidth: 1 },
       label: {
         show: true,
         color: 'var(--paper)',
@@ -68,14 +71,9 @@ export function sharesChart(name: string, axis: string, rows: readonly Divided[]
   return draw({
     name,
     xAxis: { type: 'value', name: axis, min: 0, max: 1, axisLabel: { formatter: percent } },
-    yAxis: {
-      type: 'category',
-      inverse: true,
-      data: rows.map((row) => row.label),
-      axisLabel: { width: 150, overflow: 'truncate' },
-    },
+    yAxis: namesAxis(rows.map((row) => row.label)),
     series,
-    height: 110 + 34 * rows.length,
+    height: 100 + 36 * rows.length,
   })
 }
 
@@ -89,8 +87,11 @@ export function patternChart({ before, after }: NonNullable<Summary['actionPatte
     { label: before ? `${kind}, after` : kind, shares: after[kind] ?? {} },
   ])
   const shown = frequentPatterns([...(before ? [before] : []), after])
-  const divided = rows.map(({ label, shares }) => ({ label, shares: { ...shares, other: otherShare(shares, shown) } }))
-  return sharesChart('patterns', 'share of trajectories', divided, [...shown, 'other'])
+  const divided = rows.map(({ label, shares }) => ({
+    label,
+    shares: { ...shares, [OTHER]: otherShare(shares, shown) },
+  }))
+  return sharesChart('patterns', 'share of trajectories', divided, [...shown, OTHER])
 }
 
 /** Patterns with the largest shares over all kinds, at most five. */

@@ -23,7 +23,9 @@ export interface Chart {
 
 export const INK = 'var(--ink)'
 const FAINT = 'var(--faint)'
-const SERIES = ['var(--blue)', 'var(--orange)', 'var(--green)', 'var(--purple)', 'var(--fifth)', 'var(--grey)']
+const SERIES = ['var(--blue)', 'var(--orange)', 'var(--green)', 'var(--purple)', 'var(--fifth)', 'var(--sixth)']
+/** For what is left over. */
+export const REST = 'var(--grey)'
 const SYMBOLS = ['circle', 'diamond', 'rect', 'triangle', 'roundRect', 'pin']
 const DASHES: ('solid' | 'dashed' | 'dotted')[] = ['solid', 'dashed', 'dotted']
 
@@ -43,6 +45,7 @@ export const accuracyAxis = {
   name: 'accuracy',
   min: 0,
   max: 1,
+  interval: 0.25,
   axisLabel: { formatter: percent },
 } as const
 
@@ -83,7 +86,7 @@ function render({ name, xAxis, yAxis, series, legend, small = false }: Plan, wid
     grid: {
       left: 16,
       right: 20,
-      top: 32 + legendHeight(shown, width),
+      top: 8 + legendHeight(shown, width),
       bottom: 8,
       outerBoundsMode: 'same',
       outerBoundsContain: 'all',
@@ -95,7 +98,7 @@ function render({ name, xAxis, yAxis, series, legend, small = false }: Plan, wid
       left: 0,
       textStyle: text,
       itemWidth: 26,
-      itemGap: width < 600 ? 12 : 24,
+      itemGap: gapOf(width),
     },
     xAxis: merged(axis, { nameLocation: 'middle', nameGap: 28, ...xAxis }),
     // a turned axis title would cost width: it stands above the axis, from its left edge
@@ -109,20 +112,44 @@ function render({ name, xAxis, yAxis, series, legend, small = false }: Plan, wid
   return still(svg, `${name}-${width}-`)
 }
 
-/** Room for the rows that a legend takes: a letter is about 7 pixels wide, a marker with its gaps about 50. */
+/** Between entries of a legend; the reader's font may be wider than the one that ECharts measures with. */
+const gapOf = (width: number) => (width < 600 ? 18 : 30)
+
+/** Room for the rows that a legend takes: a letter is at most 8 pixels wide, a marker 32. */
 function legendHeight(names: readonly string[], width: number): number {
   if (names.length < 2) return 0
   let rows = 1
   let used = 0
   for (const { length } of names) {
-    const need = 50 + 7 * length
+    const need = 32 + gapOf(width) + 8 * length
     if (used > 0 && used + need > width) {
       rows++
       used = 0
     }
     used += need
   }
-  return 24 * rows
+  return 24 + (rows - 1) * (18 + gapOf(width))
+}
+
+/** Longer names take two lines. */
+const MOST_LETTERS = 18
+
+/** An axis of names, from top to bottom; long ones are broken into two lines. */
+export function namesAxis(names: readonly string[]) {
+  return {
+    type: 'category',
+    inverse: true,
+    data: names.map((name) => (name.length > MOST_LETTERS ? inTwoLines(name) : name)),
+    axisTick: { show: false },
+    axisLabel: { width: 160, overflow: 'truncate', lineHeight: 14 },
+  } as const
+}
+
+/** Broken at the space nearest to the middle. */
+function inTwoLines(name: string): string {
+  const spaces = [...name].flatMap((letter, i) => (letter === ' ' ? [i] : []))
+  const middle = spaces.toSorted((a, b) => Math.abs(a - name.length / 2) - Math.abs(b - name.length / 2))[0]
+  return middle === undefined ? name : `${name.slice(0, middle)}\n${name.slice(middle + 1)}`
 }
 
 /** Without what a script would need, and with ids of its own: ECharts counts them over the whole process. */

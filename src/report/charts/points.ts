@@ -1,7 +1,7 @@
 /** Charts of points: differences with intervals, and accuracy against cost. How they look is drawing.ts. */
 import type { SeriesOption } from 'echarts'
 import type { Interval } from '../statistics.ts'
-import { accuracyAxis, type Chart, draw, horizontalIntervals, INK, look, percent } from './drawing.ts'
+import { accuracyAxis, type Chart, draw, horizontalIntervals, INK, look, namesAxis, percent } from './drawing.ts'
 
 export interface Estimate {
   label: string
@@ -33,13 +33,14 @@ export function forestChart(name: string, axis: string, estimates: readonly Esti
   return draw({
     name,
     legend: [],
-    xAxis: { type: 'value', name: axis, scale: true, axisLabel: { formatter: zero === null ? percent : signed } },
-    yAxis: {
-      type: 'category',
-      inverse: true,
-      data: estimates.map(({ label }) => label),
-      axisLabel: { width: 170, overflow: 'truncate' },
+    xAxis: {
+      type: 'value',
+      name: axis,
+      scale: true,
+      splitNumber: 4,
+      axisLabel: { formatter: zero === null ? percent : signed },
     },
+    yAxis: namesAxis(estimates.map(({ label }) => label)),
     series: [
       ...line,
       horizontalIntervals(estimates.flatMap(({ ci95 }, at) => (ci95 === null ? [] : [[at, ci95] as const]))),
@@ -53,7 +54,7 @@ export function forestChart(name: string, axis: string, estimates: readonly Esti
         z: 4,
       },
     ],
-    height: 80 + 32 * rows,
+    height: 70 + 36 * rows,
   })
 }
 

@@ -1,5 +1,5 @@
 /** The part of the page about what the trajectories did: tools, grounding, how they ended, where wrong ones went wrong, what people said. */
-import { sharesChart } from '../charts/bars.ts'
+import { frequentPatterns, OTHER, otherShare, sharesChart } from '../charts/bars.ts'
 import { failureKinds } from '../failureKinds.ts'
 import type { GivenLabel, Group } from '../gather.ts'
 import type { MetricKey } from '../metrics.ts'
@@ -12,24 +12,27 @@ export function toolSection(groups: readonly Group[], terms: Terms): Section {
     id: 'tools',
     title: 'Tool use',
     body: [
-      paragraph('How often the master used its agents, and how its turns were formed.'),
-      figure(toolChart(groups), 'Bars: share of runs that grounded and looked, once, again or never'),
+      paragraph(
+        'What the runs did, turn by turn, and how often the master used its agents. One letter per turn: g grounds (asks where to look), v looks (asks what is there), a answers, x is malformed.',
+      ),
+      figure(toolChart(groups), 'Stacked bars: share of runs by action pattern'),
       metricTable(groups, TOOLS, terms, 'Tool use and format'),
     ].join('\n'),
   }
 }
 
-/** Runs by the most that they did. Looked runs without a grounding are among "looked". */
+/** The most frequent patterns over all groups, and the rest. */
 function toolChart(groups: readonly Group[]) {
-  const rows = groups.map(({ label, metrics }) => ({
+  const rows = groups.map(({ label, n, patterns }) => ({
     label,
-    shares: {
-      'grounded once': (metrics.groundRate?.value ?? 0) - (metrics.regroundRate?.value ?? 0),
-      'grounded again': metrics.regroundRate?.value ?? 0,
-      'never grounded': 1 - (metrics.groundRate?.value ?? 0),
-    },
+    shares: Object.fromEntries(Object.entries(patterns).map(([pattern, count]) => [pattern || 'no turn', count / n])),
   }))
-  return sharesChart('tools', 'share of runs', rows, ['grounded once', 'grounded again', 'never grounded'])
+  const shown = frequentPatterns([Object.fromEntries(rows.map(({ label, shares }) => [label, shares]))])
+  const divided = rows.map(({ label, shares }) => ({
+    label,
+    shares: { ...shares, [OTHER]: otherShare(shares, shown) },
+  }))
+  return sharesChart('tools', 'share of runs', divided, [...shown, OTHER])
 }
 
 const GROUNDING = [
@@ -80,6 +83,9 @@ export function stopSection(groups: readonly Group[], terms: Terms): Section {
     label,
     shares: Object.fromEntries(reasons.map((reason) => [words(reason), (stopReasons[reason] ?? 0) / n])),
   }))
+  const [only, ...others] = reasons
+  if (only !== undefined && others.length === 0)
+    return { id: 'stops', title: 'Why runs ended', body: paragraph(`All runs: ${words(only)}. ${REASONS[only]}`) }
   return {
     id: 'stops',
     title: 'Why runs ended',

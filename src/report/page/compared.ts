@@ -68,7 +68,10 @@ export function accuracySection({ sweep, comparison }: Compared, terms: Terms): 
         'Accuracy of each setting with its 95 % interval',
       ),
     )
-  const shown = COLUMNS.filter((key) => whole.some(({ metrics }) => (metrics?.[key]?.value ?? 0) !== 0))
+  const strict = whole.every(({ metrics }) => metrics?.accuracyLenient?.value === metrics?.accuracy?.value)
+  const shown = COLUMNS.filter(
+    (key) => whole.some(({ metrics }) => (metrics?.[key]?.value ?? 0) !== 0) && !(strict && key === 'accuracyLenient'),
+  )
   const rows = whole.map(({ label, metrics }) => [label, ...shown.map((key) => metricCell(key, metrics?.[key]))])
   const saturation = comparison.saturation.map(
     ({ of, statement }) => `<li>${htmlOf(of ? `${of}: ${statement}` : statement)}.</li>`,
@@ -120,7 +123,7 @@ export function differenceSection({ comparison }: Compared, terms: Terms): Secti
   if (differences.length === 0) return null
   const chart = forestChart(
     'differences',
-    'accuracy minus that of the baseline, points',
+    'difference in accuracy, points',
     differences.map(({ cell, difference, ci95, distinguishable }) => ({
       label: cell,
       value: difference,
@@ -168,15 +171,26 @@ export function differenceSection({ comparison }: Compared, terms: Terms): Secti
       ),
       figure(chart, 'Differences in accuracy from the baseline with 95 % intervals'),
       table(head, differences.map(differenceRow), 'Paired differences'),
+      ...notTold(comparison),
     ].join('\n'),
   }
 }
+
+/** What cannot be told apart, and what it would take. */
+function notTold({ differences }: Comparison): string[] {
+  const items = differences.flatMap(({ cell, statement, distinguishable }) =>
+    distinguishable ? [] : [`<li>${htmlOf(`${cell}: ${statement}`)}.</li>`],
+  )
+  return items.length > 0 ? [`<ul class="findings">${items.join('')}</ul>`] : []
+}
+
+const signed = (difference: number) => points(difference).replace(/\D*points$/, '')
 
 function differenceRow(one: PairedComparison): Row {
   const [low, high] = one.ci95
   return [
     one.cell,
-    { html: `${points(one.difference)}<small>${points(low)} to ${points(high)}</small>` },
+    { html: `${points(one.difference)}<small>${signed(low)} to ${signed(high)}</small>` },
     whole(one.flips.gained),
     whole(one.flips.lost),
     pValue(one.p),
@@ -184,7 +198,7 @@ function differenceRow(one: PairedComparison): Row {
     pValue(one.mcnemar),
     points(one.smallestDetectable).slice(1),
     one.questionsNeeded === null ? '–' : whole(one.questionsNeeded),
-    { content: one.statement, words: true },
+    one.distinguishable ? (one.difference > 0 ? 'better' : 'worse') : 'not told apart',
   ]
 }
 
@@ -241,6 +255,12 @@ function markedCell(cost: Cost & MetricKey, value: number | undefined, inParetoS
   return { content, title: `${label}: ${definition}` }
 }
 
+/** `, base maxTurns=1`, where all have the same one. */
+function baselineName({ differences }: Comparison): string {
+  const names = new Set(differences.map(({ baseline }) => baseline))
+  return names.size === 1 ? `, ${[...names][0]}` : ''
+}
+
 /** The comparison in a sentence or two. */
 export function comparisonAnswer({ sweep, comparison }: Compared): string {
   const cells = comparison.cells.filter(({ metrics, ceiling }) => metrics?.accuracy && !ceiling)
@@ -249,10 +269,10 @@ export function comparisonAnswer({ sweep, comparison }: Compared): string {
   const { value, ci95 } = best.metrics.accuracy
   const interval = ci95 === null ? '' : ` (95 % interval ${(ci95[0] * 100).toFixed(1)}–${(ci95[1] * 100).toFixed(1)} %)`
   const told = comparison.differences.filter(({ distinguishable }) => distinguishable).length
-  const said = cells.length > 1 ? `Highest: ${cellLabel(best.settings, sweep)} with ` : ''
+  const said = cells.length > 1 ? `Highest: ${cellLabel(best.settings, sweep)}, with ` : ''
   const against =
     comparison.differences.length === 0
       ? ''
-      : ` ${told} of ${comparison.differences.length} settings can be told from the baseline.`
+      : ` ${told} of the ${comparison.differences.length} other settings can be told from the baseline${baselineName(comparison)}.`
   return `${said}${percent1(value)} right${interval}.${against}`
 }

@@ -1,7 +1,7 @@
 /** How the page looks: Okabe & Ito's palette, lighter on dark paper; one column, also on a phone and on paper. */
 
-const light = `--paper: #ffffff; --ink: #1c1f23; --soft: #585f67; --faint: #c9ced4; --wash: #f3f5f7; --blue: #0072b2; --orange: #b85000; --green: #007a57; --purple: #a8467a; --fifth: #3a3f46; --grey: #6b7178;`
-const dark = `--paper: #16181b; --ink: #e6e8eb; --soft: #a9b0b8; --faint: #42474e; --wash: #1f2226; --blue: #56b4e9; --orange: #f0a04b; --green: #3cc79b; --purple: #e09ac0; --fifth: #f0e442; --grey: #a4abb3;`
+const light = `--paper: #ffffff; --ink: #1c1f23; --soft: #585f67; --faint: #c9ced4; --wash: #f3f5f7; --blue: #0072b2; --orange: #b85000; --green: #007a57; --purple: #a8467a; --fifth: #3a3f46; --sixth: #7a6a00; --grey: #6b7178;`
+const dark = `--paper: #16181b; --ink: #e6e8eb; --soft: #a9b0b8; --faint: #42474e; --wash: #1f2226; --blue: #56b4e9; --orange: #f0a04b; --green: #3cc79b; --purple: #e09ac0; --fifth: #f0e442; --sixth: #c8cdd3; --grey: #8d949c;`
 
 export const style = `
 :root { ${light} }
@@ -9,7 +9,7 @@ export const style = `
 * { box-sizing: border-box; }
 html { scroll-behavior: smooth; scroll-padding-top: 12px; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 system-ui, sans-serif; }
-main { max-width: 900px; margin: 0 auto; padding: 32px 20px 64px; }
+main { max-width: 960px; margin: 0 auto; padding: 32px 20px 64px; }
 .kicker { color: var(--soft); font-size: 0.9rem; margin: 0; }
 h1 { font-size: 1.75rem; line-height: 1.2; margin: 2px 0 14px; overflow-wrap: anywhere; text-wrap: balance; }
 h2 { font-size: 1.25rem; line-height: 1.25; margin: 52px 0 6px; padding-top: 14px; border-top: 1px solid var(--faint); }
@@ -31,11 +31,11 @@ svg { display: block; width: 100%; height: auto; }
 .scroll { overflow-x: auto; margin-top: 10px; }
 table { border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: tabular-nums; }
 caption { text-align: left; font-weight: 600; padding: 4px 0; white-space: nowrap; }
-th, td { padding: 4px 14px 4px 0; text-align: right; border-bottom: 1px solid var(--faint); white-space: nowrap; vertical-align: top; }
-thead th { vertical-align: bottom; color: var(--soft); font-weight: 500; }
+th, td { padding: 4px 12px 4px 0; text-align: right; border-bottom: 1px solid var(--faint); white-space: nowrap; vertical-align: top; }
+thead th { vertical-align: bottom; color: var(--soft); font-weight: 500; white-space: normal; }
 th { font-weight: 600; }
-th:first-child { text-align: left; }
-tbody tr:hover { background: var(--wash); }
+th:first-child { text-align: left; position: sticky; left: 0; background: var(--paper); white-space: normal; min-width: 8em; }
+tbody tr:hover, tbody tr:hover th { background: var(--wash); }
 td small { color: var(--soft); display: block; font-size: 0.75rem; }
 .properties td { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 td.words { text-align: left; white-space: normal; min-width: 16em; }

@@ -2,10 +2,9 @@
 import { beforeAfterChart, frequentPatterns, otherShare, patternChart } from '../charts/bars.ts'
 import { trainingChart } from '../charts/curves.ts'
 import type { StepNumbers } from '../gather.ts'
-import type { MetricKey } from '../metrics.ts'
+import type { Measures, MetricKey } from '../metrics.ts'
 import type { Summary } from '../summary.ts'
 import {
-  amount,
   figure,
   htmlOf,
   metricCell,
@@ -35,54 +34,84 @@ export function heldOutSection(heldOut: HeldOut, terms: Terms): Section {
     (['before', 'after'] as const).map((when) => ({ label: `${mode}, ${when}`, one: heldOut[when][mode] })),
   )
   // summaries of earlier versions have no metrics
-  const rows = all.map(({ label, one }) => {
+  const measured = all.map(({ label, one }) => {
     const plain = { accuracy: { value: one.accuracy, ci95: one.accuracyCi95, n: one.n } }
-    const metrics = { ...plain, ...one.metrics }
-    return [label, whole(one.n), ...HELD_OUT.map((key) => metricCell(key, metrics[key as keyof typeof metrics]))]
+    return { label, n: one.n, metrics: { ...plain, ...one.metrics } as Measures }
   })
+  const shown = HELD_OUT.filter((key) => measured.some(({ metrics }) => metrics[key]))
+  const rows = measured.map(({ label, n, metrics }) => [
+    label,
+    whole(n),
+    ...shown.map((key) => metricCell(key, metrics[key])),
+  ])
   return {
     id: 'before-after',
     title: 'Before and after training',
     body: [
       paragraph('Accuracy on questions of episodes that were never trained on. Whiskers: 95 % intervals, by episode.'),
       figure(beforeAfterChart(heldOut), 'Bar chart of held-out accuracy before and after training'),
-      table(['', 'questions', ...metricHead(terms, HELD_OUT)], rows, 'Held-out measurements'),
+      table(['', 'questions', ...metricHead(terms, shown)], rows, 'Held-out measurements'),
     ].join('\n'),
   }
 }
 
 /** What is drawn of a training step, where it was measured. */
-const CURVES: Record<string, { label: string; definition: string }> = {
-  reward: { label: 'mean reward', definition: 'Mean R of the trajectories sampled in the step.' },
+const CURVES: Record<string, { label: string; unit: string; definition: string }> = {
+  reward: { label: 'mean reward', unit: 'R', definition: 'Mean R of the trajectories sampled in the step.' },
   accuracy: {
     label: 'sampled accuracy',
+    unit: 'share of runs',
     definition: 'Share of the step’s trajectories that were answered right, sampled at the temperature of training.',
   },
   grounded: {
     label: 'right clip shown',
+    unit: 'share of runs',
     definition: 'Share of the step’s trajectories that were shown the clip with the evidence.',
   },
-  formatRate: { label: 'format', definition: 'Share of the step’s turns that are well formed.' },
-  turns: { label: 'turns', definition: 'Turns per trajectory.' },
-  sampledTokens: { label: 'tokens written', definition: 'Tokens that were sampled in the step and trained on.' },
-  loss: { label: 'loss', definition: 'The policy loss, over the step’s minibatches.' },
-  gradNorm: { label: 'gradient norm', definition: 'Global norm of the gradient before clipping.' },
-  entropy: { label: 'entropy, nats', definition: 'Mean entropy of the policy’s distribution at the sampled tokens.' },
-  kl: { label: 'KL', definition: 'Mean KL to the reference policy, before its coefficient; 0 without a KL term.' },
-  clipFraction: { label: 'clip fraction', definition: 'Share of tokens whose gradient was clipped away.' },
+  formatRate: {
+    label: 'format',
+    unit: 'share of turns',
+    definition: 'Share of the step’s turns that are well formed.',
+  },
+  turns: { label: 'turns', unit: 'turns per run', definition: 'Turns per trajectory.' },
+  sampledTokens: {
+    label: 'tokens written',
+    unit: 'tokens per step',
+    definition: 'Tokens that were sampled in the step and trained on.',
+  },
+  loss: { label: 'loss', unit: 'loss', definition: 'The policy loss, over the step’s minibatches.' },
+  gradNorm: { label: 'gradient norm', unit: 'L2 norm', definition: 'Global norm of the gradient before clipping.' },
+  entropy: {
+    label: 'entropy',
+    unit: 'nats',
+    definition: 'Mean entropy of the policy’s distribution at the sampled tokens.',
+  },
+  kl: {
+    label: 'KL',
+    unit: 'nats',
+    definition: 'Mean KL to the reference policy, before its coefficient; 0 without a KL term.',
+  },
+  clipFraction: {
+    label: 'clip fraction',
+    unit: 'share of tokens',
+    definition: 'Share of tokens whose gradient was clipped away.',
+  },
   clipFractionLow: {
     label: 'clip fraction, low',
+    unit: 'share of tokens',
     definition: 'Share of tokens whose gradient the lower clip took away.',
   },
   clipFractionHigh: {
     label: 'clip fraction, high',
+    unit: 'share of tokens',
     definition: 'Share of tokens whose gradient the upper clip took away.',
   },
   zeroVarianceGroups: {
     label: 'groups without variance',
+    unit: 'groups per step',
     definition: 'Groups whose rewards are all the same, from which nothing is learnt.',
   },
-  learningRate: { label: 'learning rate', definition: 'Learning rate of the step.' },
+  learningRate: { label: 'learning rate', unit: 'learning rate', definition: 'Learning rate of the step.' },
 }
 
 const CURVE_ROWS = 12
@@ -90,11 +119,11 @@ const CURVE_ROWS = 12
 export function trainingSection(steps: readonly StepNumbers[], terms: Terms): Section | null {
   const drawn = Object.entries(CURVES).filter(([key]) => steps.some((step) => (step[key] ?? 0) !== 0))
   if (steps.length < 2 || drawn.length === 0) return null
-  const panels = drawn.map(([key, { label, definition }]) => {
+  const panels = drawn.map(([key, { label, unit, definition }]) => {
     const known = steps.filter((step) => step[key] !== undefined)
     const chart = trainingChart(
       `training-${key}`,
-      label,
+      unit,
       known.map(({ step }) => step),
       known.map((step) => step[key] as number),
     )
@@ -198,7 +227,7 @@ export function askedSection({ url, question, turns, answer, correct }: NonNulla
 export function heldOutAnswer({ before, after, difference }: HeldOut): string {
   const [low, high] = after.greedy.accuracyCi95
   const gain = difference?.sampled
-    ? ` Sampled at temperature 1 it gained ${amount(difference.sampled.difference * 100, 'number')} points (95 % interval ${difference.sampled.ci95.map((one) => amount(one * 100, 'number')).join(' to ')}).`
+    ? ` Sampled at temperature 1 it gained ${(difference.sampled.difference * 100).toFixed(1)} points (95 % interval ${difference.sampled.ci95.map((one) => (one * 100).toFixed(1)).join(' to ')}).`
     : ''
   return `On ${after.greedy.n} held-out questions the master answered ${percent1(after.greedy.accuracy)} right after training (greedy, 95 % interval ${(low * 100).toFixed(1)}–${(high * 100).toFixed(1)} %), and ${percent1(before.greedy.accuracy)} before.${gain}`
 }
