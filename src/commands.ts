@@ -165,6 +165,18 @@ export const commands: Command[] = [
       ),
   },
   {
+    words: 'replay <directory>',
+    about: 'Run again the rows at which a training run stopped at a NaN or an infinity',
+    options: { json },
+    examples: [['$0 replay checkpoints/mine/non-finite-step-000012', 'What is not finite first, row by row']],
+    async run(options, { print }) {
+      const { replayNonFinite, replayText } = await import('./replay.ts')
+      const replayed = await replayNonFinite(options.directory as string)
+      if (replayed.ok) print(options.json ? JSON.stringify(replayed.value) : replayText(replayed.value))
+      return replayed
+    },
+  },
+  {
     words: 'evaluate',
     about: 'Measure a checkpoint on a data set, one trajectory per question',
     options: {

@@ -18,10 +18,12 @@ import { Dice } from './dataset/miniature/story.ts'
 import type { EngineInUse } from './engine/protocol.ts'
 import { scoredGroupAdvantages } from './grpo/advantage.ts'
 import type { StepMetrics } from './grpo/metrics.ts'
+import { isExplained, NonFiniteError, samplerNonFinite } from './grpo/nonFinite.ts'
 import { policyRows } from './grpo/rows.ts'
 import { openTrainer, type Trainer } from './grpo/trainer.ts'
 import { trajectoryValues } from './grpo/trajectoryValues.ts'
 import { type UpdateMetrics, updatePolicy } from './grpo/update.ts'
+import { stoppedAt } from './nonFinite.ts'
 import { goldFor, type OpenRun, openRun, type Trainable } from './open.ts'
 import { tellFailures } from './outages.ts'
 import { trainedOf, withTrained } from './policy/adapter.ts'
@@ -80,6 +82,9 @@ export interface StepRecord {
   zeroVarianceGroups: number
   excluded: number
   sampledTokens: number
+  /** Share of the positions run through the model that hold no token, and of the rows' tokens that were run with another row's. */
+  padding: number
+  shared: number
   secondsRollout: number
   secondsUpdate: number
 }
@@ -189,6 +194,18 @@ async function trainRun(
         signal,
       })
       if (signal.aborted) return cancelled(config, checkpoints, state.step)
+      // greedy rollouts record the log-probabilities of temperature 1
+      const temperature = config.rollout.temperature || 1
+      const stopAt = async (error: unknown): Promise<{ ok: false; failure: Failure }> => {
+        if (!(error instanceof NonFiniteError) || !isExplained(error)) throw error
+        const { weights, optimizer } = await trainer.save()
+        const training = optimizer.size > 0 ? { state, optimizer } : null
+        const checkpoint = { ...withTrained(files, weights), training }
+        const stopped = { step, optimizerStep: trainer.step, policyVersion: policy.version, error, config }
+        return { ok: false, failure: await stoppedAt(checkpoints, stopped, checkpoint) }
+      }
+      const damaged = policy.takeNonFinite()
+      if (damaged.length > 0) return stopAt(samplerNonFinite(damaged, temperature))
       for (const group of groups) tell(group)
       const scored = groups.map((group) => scoreGroup(group, goldFor(run.dataset, group.task), config.reward))
       const values =
@@ -202,11 +219,8 @@ async function trainRun(
 
       const updateStarted = performance.now()
       const rows = policyRows(scored, advantages, config.grpo, values)
-      const update = await updatePolicy(trainer, rows, config.grpo, {
-        // greedy rollouts record the log-probabilities of temperature 1
-        temperature: config.rollout.temperature || 1,
-        totalSteps,
-      })
+      const update = await updatePolicy(trainer, rows, config.grpo, { temperature, totalSteps }).catch(stopAt)
+      if ('ok' in update) return update
       policy.bumpVersion(step + 1)
 
       const record: StepRecord = {
@@ -370,6 +384,8 @@ function describeUpdate({ steps, ratioMax, tokens, advantages, importanceWeights
     valueLoss: valueLosses.length === 0 ? null : mean(valueLosses),
     explainedVariance,
     sampledTokens: tokens,
+    padding: each('padding'),
+    shared: each('shared'),
   }
 }
 

@@ -198,9 +198,10 @@ export class Graph {
     return this.outputs.map(({ name }) => name)
   }
 
-  /** The model as ONNX bytes, without the nodes that no output needs. */
-  build(): Uint8Array {
-    const needed = new Set<Value>(this.outputs.map(({ value }) => value))
+  /** The nodes that outputs need, in order, and the outputs. */
+  executed(): { nodes: Node[]; outputs: Value[]; needed: ReadonlySet<Value> } {
+    const outputs = this.outputs.map(({ value }) => value)
+    const needed = new Set<Value>(outputs)
     const kept: Node[] = []
     for (let index = this.nodes.length - 1; index >= 0; index -= 1) {
       const node = this.nodes[index]!
@@ -208,7 +209,12 @@ export class Graph {
       kept.push(node)
       for (const input of node.inputs) if (input !== null) needed.add(input)
     }
-    kept.reverse()
+    return { nodes: kept.reverse(), outputs, needed }
+  }
+
+  /** The model as ONNX bytes, without the nodes that no output needs. */
+  build(): Uint8Array {
+    const { nodes: kept, needed } = this.executed()
     const nodes: NodeProto[] = kept.map((node) => ({
       operator: node.operator,
       inputs: node.inputs.map((input) => (input === null ? '' : this.nameOf(input))),

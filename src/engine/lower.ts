@@ -2,11 +2,23 @@
 
 import { Graph } from './graph.ts'
 import { graphOps } from './graph-ops.ts'
+import type { Polynomial } from './memory.ts'
+import { livePeaks } from './memory.ts'
 import type { Program } from './program.ts'
 import { replay } from './program.ts'
 
 /** Throws when the scalar does not depend on an input whose gradient is asked for. */
 export function lowerToOnnx(program: Program): Uint8Array {
+  return lowerToGraph(program).build()
+}
+
+/** Memory of a run of the program as ONNX, beside its inputs: see `livePeaks`. */
+export function programPeaks(program: Program): Polynomial[] {
+  const { nodes, outputs } = lowerToGraph(program).executed()
+  return livePeaks(nodes, outputs)
+}
+
+function lowerToGraph(program: Program): Graph {
   const graph = new Graph(program.float)
   const ops = graphOps(graph)
   const wanted = new Set(program.gradients?.outputs.map(({ input }) => input))
@@ -24,5 +36,5 @@ export function lowerToOnnx(program: Program): Uint8Array {
     const gradients = graph.gradients(values.get(of)!, inputs, ops.add)
     outputs.forEach(({ name }, index) => graph.output(name, gradients[index]!))
   }
-  return graph.build()
+  return graph
 }

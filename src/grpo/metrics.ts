@@ -25,6 +25,10 @@ export interface StepMetrics {
   /** Mean entropy of the policy's distribution, in nats. */
   entropy: number
   tokens: number
+  /** Share of the positions run through the model that hold no token. */
+  padding: number
+  /** Share of the rows' tokens that needed no position of their own, since another row begins like theirs. */
+  shared: number
 }
 
 export interface Spread {
@@ -41,7 +45,7 @@ export function describeStep(
   logprobs: readonly Float64Array[],
   entropies: readonly Float64Array[],
   objective: PolicyObjective,
-): Omit<StepMetrics, 'loss' | 'valueLoss' | 'gradNorm' | 'learningRate'> {
+): Omit<StepMetrics, 'loss' | 'valueLoss' | 'gradNorm' | 'learningRate' | 'padding' | 'shared'> {
   const tokens = batch.flatMap((row, index) => tokenLosses({ ...row, logprobs: logprobs[index]! }, objective))
   const average = (of: readonly number[]) => of.reduce((sum, value) => sum + value, 0) / Math.max(tokens.length, 1)
   const clipped = (by: string) => average(tokens.map((token) => Number(token.clipped === by)))

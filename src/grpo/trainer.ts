@@ -11,11 +11,12 @@ import type { DecoderConfig } from '../policy/architecture.ts'
 import { trainedWeights } from '../policy/architecture.ts'
 import type { WeightSet, WeightTensor } from '../policy/weights.ts'
 import { bindWeights, downloadTrained, residentName, uploadWeights } from '../policy/weights.ts'
-import type { MicroBatch } from './batching.ts'
+import type { BatchShape, MicroBatch } from './batching.ts'
 import { microBatches, paddedTokens } from './batching.ts'
 import type { PolicyGraphOptions } from './graphs.ts'
 import { gradientOutput, microBatchInputs, policyGraph, scoreGraph, supervisedGraph } from './graphs.ts'
 import type { PolicyObjective } from './loss.ts'
+import { allFinite, NonFiniteError } from './nonFinite.ts'
 import { clipCoefficient, decays } from './optimizer.ts'
 import type { GrpoOptions, OptimizerOptions } from './options.ts'
 import { valueHeadShapes } from './value.ts'
@@ -48,6 +49,16 @@ export interface BatchSize {
   microBatchTokens: number
 }
 
+/** What micro-batches ran through the model. */
+export interface Work {
+  /** Positions, padding included. */
+  positions: number
+  /** Those that hold a token. */
+  tokens: number
+  /** What it would have been had nothing been shared: the tokens of all rows, up to their last target. */
+  unshared: number
+}
+
 export interface TrainerState {
   /** What is trained: all weights, or those of the adapter. */
   weights: Map<string, WeightTensor>
@@ -75,7 +86,13 @@ export interface Trainer {
     rows: readonly PolicyTrainingRow[],
     objective: PolicyObjective & Pick<GrpoOptions, 'valueCoefficient'>,
     options: BatchSize & { temperature: number },
-  ): Promise<{ loss: number; valueLoss: number | null; logprobs: Float64Array[]; entropies: Float64Array[] }>
+  ): Promise<{
+    loss: number
+    valueLoss: number | null
+    logprobs: Float64Array[]
+    entropies: Float64Array[]
+    work: Work
+  }>
   /** The same for cross-entropy. `correct` is 1 where the likeliest token is the right one. */
   forwardBackwardSupervised(
     rows: readonly SupervisedTrainingRow[],
@@ -86,6 +103,8 @@ export interface Trainer {
    * is not finite. Resolves to the global norm of the policy's gradients before clipping; a value head is clipped by its own norm.
    */
   optimizerStep(options: OptimizerStepOptions): Promise<{ gradNorm: number }>
+  /** What the first accumulated gradient that is not finite is called, `gradient of <weight>`; null when all are finite. */
+  nonFiniteGradient(): Promise<string | null>
   /** Forgets accumulated gradients. */
   discardGradients(): Promise<void>
   /** Keeps a copy of the current weights, or of these, as the reference policy. An adapter's reference is always the model without it. */
@@ -113,18 +132,15 @@ export interface TrainerOptions {
   float?: FloatType
   /** With a value head (`value.ts`), which starts at 0. Default false. */
   valueHead?: boolean
-}
-
-/** Throws on NaN or infinity; the message names what was not finite. */
-export class NonFiniteError extends Error {
-  override name = 'NonFiniteError'
+  /** Says whether a micro-batch may be run, as memory allows (`memory.ts`). Default: any. */
+  withinMemory?: (shape: BatchShape) => boolean
 }
 
 /** A trainer of the policy weights on this device (see `uploadWeights`). */
 export async function openTrainer(
   device: Device,
   config: DecoderConfig,
-  { weights, float = 'float32', valueHead = false }: TrainerOptions = {},
+  { weights, float = 'float32', valueHead = false, withinMemory = () => true }: TrainerOptions = {},
 ): Promise<Trainer> {
   const policyNames = trainedWeights(config)
   const valueShapes = valueHead ? valueHeadShapes(config) : new Map<string, number[]>()
@@ -170,8 +186,8 @@ export async function openTrainer(
     Object.fromEntries(of.map((name) => [gradientOutput(name), gradientName(name)]))
 
   /**
-   * Runs every micro-batch, collects per-token outputs by row and adds up the losses. Accumulated gradients are forgotten when a loss is
-   * not finite.
+   * Runs every micro-batch, collects per-token outputs by row and adds up the losses. Accumulated gradients are forgotten
+   * when one of these is not finite.
    */
   async function runAll(
     rows: readonly ScoreRow[],
@@ -180,10 +196,18 @@ export async function openTrainer(
     columns: (batch: MicroBatch) => Record<string, TensorData>,
     perToken: readonly string[],
     lossNames: readonly string[],
-  ): Promise<{ losses: number[]; outputs: Float64Array[][] }> {
+  ): Promise<{ losses: number[]; outputs: Float64Array[][]; work: Work }> {
+    const fits = (shape: BatchShape) => paddedTokens(shape) <= microBatchTokens && withinMemory(shape)
+    const work: Work = {
+      positions: 0,
+      tokens: 0,
+      unshared: rows.reduce((sum, row) => sum + (row.positions.at(-1) ?? 0), 0),
+    }
     const outputs = perToken.map(() => rows.map(({ positions }) => new Float64Array(positions.length)))
     const losses = lossNames.map(() => 0)
-    for (const batch of microBatches(rows, (shape) => paddedTokens(shape) <= microBatchTokens)) {
+    for (const batch of microBatches(rows, fits)) {
+      work.positions += paddedTokens(batch.shape)
+      work.tokens += batch.tokens
       const results = await device.run({
         session: request.session,
         bind: request.bind,
@@ -195,9 +219,11 @@ export async function openTrainer(
           ...columns(batch),
         },
       })
+      let notFinite: string | null = null
       perToken.forEach((output, which) => {
         let offset = 0
         const values = results[output]!.data as Float32Array
+        if (!allFinite(values)) notFinite ??= output
         for (const member of batch.members) {
           const into = outputs[which]![member]!
           for (let index = 0; index < into.length; index += 1) into[index] = values[offset + index]!
@@ -206,14 +232,23 @@ export async function openTrainer(
       })
       for (const [which, name] of lossNames.entries()) {
         const addend = Number(results[name]!.data[0])
-        if (!Number.isFinite(addend)) {
-          await discardGradients()
-          throw new NonFiniteError(`The ${name} is ${addend} at optimizer step ${step}; the weights were not changed`)
-        }
+        if (!Number.isFinite(addend)) notFinite ??= name
         losses[which]! += addend
       }
+      if (notFinite !== null) {
+        await discardGradients()
+        throw new NonFiniteError(notFinite, atStep())
+      }
     }
-    return { losses, outputs }
+    return { losses, outputs, work }
+  }
+
+  const atStep = () => `at optimizer step ${step}`
+
+  /** The name of the first gradient that is not finite, by the sums of squares of all. */
+  function badGradient(squares: readonly number[]): string | null {
+    const bad = squares.findIndex((square) => !Number.isFinite(square))
+    return bad < 0 ? null : `gradient of ${names[bad]}`
   }
 
   async function discardGradients(): Promise<void> {
@@ -277,7 +312,7 @@ export async function openTrainer(
       }
       const request = { session: key, temperature, accumulate: into(names) }
       const lossNames = valueHead ? ['loss', 'valueLoss'] : ['loss']
-      const { losses, outputs } = await runAll(
+      const { losses, outputs, work } = await runAll(
         rows,
         microBatchTokens,
         request,
@@ -285,7 +320,8 @@ export async function openTrainer(
         ['logprobs', 'entropy'],
         lossNames,
       )
-      return { loss: losses[0]!, valueLoss: losses[1] ?? null, logprobs: outputs[0]!, entropies: outputs[1]! }
+      const [logprobs, entropies] = outputs as [Float64Array[], Float64Array[]]
+      return { loss: losses[0]!, valueLoss: losses[1] ?? null, logprobs, entropies, work }
     },
 
     async forwardBackwardSupervised(rows, { microBatchTokens }) {
@@ -312,12 +348,10 @@ export async function openTrainer(
     async optimizerStep(options) {
       const { learningRate, valueLearningRate, maxGradNorm, weightDecay, beta1, beta2, epsilon } = options
       const squares = await device.squaredNorms(names.map(gradientName))
-      const bad = squares.findIndex((square) => !Number.isFinite(square))
-      if (bad >= 0) {
+      const bad = badGradient(squares)
+      if (bad !== null) {
         await discardGradients()
-        throw new NonFiniteError(
-          `The gradient of ${names[bad]} is not finite at optimizer step ${step}; the weights were not changed`,
-        )
+        throw new NonFiniteError(bad, atStep())
       }
       /** One AdamW update of some weights, clipped by their own global norm; resolves to that norm. */
       const update = async (group: readonly string[], rate: number): Promise<number> => {
@@ -341,6 +375,10 @@ export async function openTrainer(
       step += 1
       await discardGradients()
       return { gradNorm }
+    },
+
+    async nonFiniteGradient() {
+      return badGradient(await device.squaredNorms(names.map(gradientName)))
     },
 
     discardGradients,

@@ -3,14 +3,17 @@
  * each step. Rows and advantages come in; no rollouts, no files.
  */
 
+import type { WeightSet } from '../policy/weights.ts'
 import { tokenWeights } from './loss.ts'
 import type { Spread, StepMetrics } from './metrics.ts'
 import { describeStep, spread } from './metrics.ts'
+import type { UpdateObjective } from './nonFinite.ts'
+import { allFinite, explained, NonFiniteError } from './nonFinite.ts'
 import { learningRateAt } from './optimizer.ts'
 import type { GrpoOptions } from './options.ts'
 import { truncatedImportanceWeight } from './ratio.ts'
 import type { PolicyRow } from './rows.ts'
-import type { PolicyTrainingRow, ScoreRow, Trainer } from './trainer.ts'
+import type { PolicyTrainingRow, ScoreRow, Trainer, Work } from './trainer.ts'
 import { explainedVariance } from './value.ts'
 
 export interface UpdateContext {
@@ -37,7 +40,8 @@ export interface UpdateMetrics {
 
 /**
  * Trains on one batch of rollouts: `epochs` passes over `minibatches` consecutive parts of the rows, one optimizer step each.
- * Throws `NonFiniteError` on a loss or gradient that is not finite, before that step changes weights. No rows: no steps.
+ * Throws `NonFiniteError`, with the rows that cause it, when a log-probability, loss or gradient is not finite: before that step changes
+ * weights. No rows: no steps.
  */
 export async function updatePolicy(
   trainer: Trainer,
@@ -54,10 +58,19 @@ export async function updatePolicy(
   const metrics = { ...describeBatch(rows), rows: rows.length, tokens }
   if (tokens === 0) return { ...metrics, steps: [], ratioMax: 1, importanceWeights: null }
 
-  const recorded = options.oldLogprobs === 'recorded' || cap !== null ? rows.map(recordedLogprobs) : null
-  const old =
-    options.oldLogprobs === 'recorded' ? recorded! : await trainer.score(prepared, { ...sizes, weights: 'policy' })
-  const reference = options.klCoefficient > 0 ? await trainer.score(prepared, { ...sizes, weights: 'reference' }) : null
+  const recorded =
+    options.oldLogprobs === 'recorded' || cap !== null
+      ? rows.map((row, index) => recordedLogprobs(row, index, options, temperature))
+      : null
+  const score = (weights: WeightSet) =>
+    explained(
+      trainer,
+      () => trainer.score(prepared, { ...sizes, weights }),
+      { phase: 'score', weights, temperature, indices: [...prepared.keys()], rows: prepared },
+      options.microBatchTokens,
+    )
+  const old = options.oldLogprobs === 'recorded' ? recorded! : await score('policy')
+  const reference = options.klCoefficient > 0 ? await score('reference') : null
   const importance =
     cap === null
       ? null
@@ -86,14 +99,25 @@ export async function updatePolicy(
           value: value === null ? null : { return: value.return, weight: 1 / predictions },
         }
       })
-      const { loss, valueLoss, logprobs, entropies } = await trainer.forwardBackward(batch, options, sizes)
       const learningRate = learningRateAt(trainer.step, totalSteps, options)
-      const { gradNorm } = await trainer.optimizerStep({
-        ...options,
+      const valueLearningRate = (learningRate / options.learningRate) * options.valueLearningRate
+      const { gradNorm, loss, valueLoss, logprobs, entropies, work } = await explained(
+        trainer,
+        async () => ({
+          ...(await trainer.forwardBackward(batch, options, sizes)),
+          ...(await trainer.optimizerStep({ ...options, learningRate, valueLearningRate })),
+        }),
+        { phase: 'update', objective: options, temperature, indices: part, rows: batch },
+        options.microBatchTokens,
+      )
+      steps.push({
+        loss,
+        valueLoss,
+        gradNorm,
         learningRate,
-        valueLearningRate: (learningRate / options.learningRate) * options.valueLearningRate,
+        ...describeStep(batch, logprobs, entropies, options),
+        ...shares(work),
       })
-      steps.push({ loss, valueLoss, gradNorm, learningRate, ...describeStep(batch, logprobs, entropies, options) })
     }
   }
   const [first] = steps
@@ -103,6 +127,10 @@ export async function updatePolicy(
     ratioMax: Math.max(first!.ratioMax, 1 / first!.ratioMin),
     importanceWeights: cap === null ? null : describeImportance(importance!.flat(), cap),
   }
+}
+
+function shares({ positions, tokens, unshared }: Work): Pick<StepMetrics, 'padding' | 'shared'> {
+  return { padding: 1 - tokens / positions, shared: 1 - tokens / unshared }
 }
 
 /** Positions that the policy sampled. Throws on rows that cannot be trained on: these are checked when stored, so it is a programming error. */
@@ -118,15 +146,23 @@ function sampledPositions(row: PolicyRow, index: number): ScoreRow {
   return { ids, positions }
 }
 
-/** The sampler's log-probabilities of the sampled tokens. Throws when they are absent. */
-function recordedLogprobs({ ids, actionMask, logprobs }: PolicyRow, index: number): number[] {
-  const sampled = [...ids.keys()].filter((position) => actionMask[position] === 1)
-  return sampled.map((position) => {
-    const logprob = logprobs?.[position] ?? Number.NaN
-    if (Number.isFinite(logprob)) return logprob
+/** The sampler's log-probabilities of the sampled tokens. Throws when they are absent, and a `NonFiniteError` when one is not finite. */
+function recordedLogprobs(row: PolicyRow, index: number, objective: UpdateObjective, temperature: number): number[] {
+  const { ids, actionMask, logprobs, advantage } = row
+  const positions = [...ids.keys()].filter((position) => actionMask[position] === 1)
+  if (logprobs === null)
     throw new Error(
-      `Row ${index}: token ${position} has no log-probability from its sampler, which oldLogprobs recorded and importanceSamplingCap need; set oldLogprobs to recomputed and importanceSamplingCap to null, or sample with log-probabilities`,
+      `Row ${index}: token ${positions[0]} has no log-probability from its sampler, which oldLogprobs recorded and importanceSamplingCap need; set oldLogprobs to recomputed and importanceSamplingCap to null, or sample with log-probabilities`,
     )
+  const sampled = positions.map((position) => logprobs[position]!)
+  if (allFinite(sampled)) return sampled
+  const unused = { referenceLogprobs: null, importanceWeights: null, tokenWeight: 1, value: null }
+  throw new NonFiniteError('oldLogprobs', `as sampled, row ${index} of the batch`, {
+    phase: 'update',
+    objective,
+    temperature,
+    indices: [index],
+    rows: [{ ids, positions, oldLogprobs: sampled, advantage, ...unused }],
   })
 }
 

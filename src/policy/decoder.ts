@@ -36,8 +36,8 @@ export interface DecodeRequest {
 export type DecodeOutcome =
   | { kind: 'stop' | 'length'; ids: readonly number[]; logprobs: readonly number[] }
   | { kind: 'cancelled' }
-  /** The distribution after this many sampled tokens holds NaN or infinity. */
-  | { kind: 'not_finite'; after: number }
+  /** The distribution after these sampled tokens holds NaN or infinity. */
+  | { kind: 'not_finite'; ids: readonly number[] }
 
 export interface Decoder {
   /** Rejects only when the engine fails. `ids.length + maxTokens` must not exceed `cacheTokens`. */
@@ -400,10 +400,9 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
       releaseFollowers(row)
       const width = config.vocabularySize
       const token = sampleToken(logits.subarray(b * width, (b + 1) * width), row.request.temperature, row.random())
-      const sampledBefore = row.logprobs.length
       if (token === null) {
         spoilt = true
-        return finish(row, { kind: 'not_finite', after: sampledBefore })
+        return finish(row, { kind: 'not_finite', ids: row.ids.slice(row.request.ids.length) })
       }
       row.ids.push(token.id)
       row.logprobs.push(token.logprob)

@@ -65,6 +65,7 @@ export class EmbeddedPolicy implements Policy {
   readonly name: string
   readonly contextLength: number
   private step: number
+  private readonly nonFinite: number[][] = []
   /** Checks by their stop strings: each remembers which tokens can complete one. */
   private readonly stopChecks = new Map<string, (sampled: readonly number[]) => boolean>()
 
@@ -133,9 +134,10 @@ export class EmbeddedPolicy implements Policy {
     })
     if (outcome.kind === 'cancelled') return fail('cancelled', 'cancelled by the caller')
     if (outcome.kind === 'not_finite') {
+      this.nonFinite.push([...ids, ...outcome.ids])
       return fail(
         'bad_response',
-        `the distribution after ${ids.length + outcome.after} tokens is not finite; the weights are damaged, go back to an earlier checkpoint`,
+        `the distribution after ${ids.length + outcome.ids.length} tokens is not finite; the weights are damaged, go back to an earlier checkpoint`,
       )
     }
     // The end-of-message token is sampled and trained on, but no part of the text.
@@ -159,6 +161,11 @@ export class EmbeddedPolicy implements Policy {
         },
       },
     }
+  }
+
+  /** Sequences after which the distribution was not finite, since this was last asked. */
+  takeNonFinite(): number[][] {
+    return this.nonFinite.splice(0)
   }
 
   endSession(session: string): void {

@@ -9,7 +9,7 @@ import type { GrpoOptions } from '../../src/grpo/options.ts'
 import { grpoOptions, supervisedOptions } from '../../src/grpo/options.ts'
 import type { PolicyRow } from '../../src/grpo/rows.ts'
 import { superviseBatch } from '../../src/grpo/supervised.ts'
-import type { Trainer } from '../../src/grpo/trainer.ts'
+import type { PolicyTrainingRow, Trainer } from '../../src/grpo/trainer.ts'
 import { openTrainer } from '../../src/grpo/trainer.ts'
 import { updatePolicy } from '../../src/grpo/update.ts'
 import { weightShapes } from '../../src/policy/architecture.ts'
@@ -83,6 +83,55 @@ describe('updatePolicy', () => {
       expect(divided.metrics.steps[0]!.loss).toBeCloseTo(whole.metrics.steps[0]!.loss, 6)
       expect(divided.metrics.steps[0]!.gradNorm / whole.metrics.steps[0]!.gradNorm).toBeCloseTo(1, 5)
     }
+  })
+
+  test.each([
+    ['float64', 1e-12],
+    ['float32', 1e-6],
+  ] as const)('%s: every gradient of 1, 2 and 4 micro-batches agrees', async (float, tolerance) => {
+    const own = await openTrainer(device, config, { weights: randomWeights(config, 'trainer'), float })
+    // Two prompts, four samples of each: what they share is divided differently every time.
+    const random = seedrandom('split')
+    const token = () => Math.floor(random() * config.vocabularySize)
+    const prompts = [0, 1].map(() => Array.from({ length: 9 }, token))
+    const batch = Array.from({ length: 8 }, (_, index): PolicyTrainingRow => {
+      const ids = [...prompts[index >> 2]!, ...Array.from({ length: 4 + index }, token)]
+      const positions = [...ids.keys()].filter((position) => position >= 9)
+      return {
+        ids,
+        positions,
+        oldLogprobs: positions.map(() => -3 + 0.2 * random()),
+        referenceLogprobs: positions.map(() => -3),
+        importanceWeights: null,
+        advantage: 2 * random() - 1,
+        tokenWeight: 1 / 60,
+        value: null,
+      }
+    })
+    const gradients = async (microBatchTokens: number) => {
+      const { work } = await own.forwardBackward(batch, options({ klCoefficient: 0.1 }), {
+        microBatchTokens,
+        temperature: 1,
+      })
+      const of = await device.download(names.map((name) => `gradient/${name}`))
+      await own.discardGradients()
+      return { values: of.map(({ data }) => Array.from(data as Float32Array)), positions: work.positions }
+    }
+    const whole = await gradients(1000)
+    const positions = new Set([whole.positions])
+    for (const parts of [2, 4]) {
+      const split = await gradients(Math.ceil(whole.positions / parts))
+      positions.add(split.positions)
+      split.values.forEach((values, at) => {
+        const expected = whole.values[at]!
+        const norm = Math.hypot(...expected)
+        const difference = Math.hypot(...values.map((value, index) => value - expected[index]!))
+        expect(difference / norm, `${parts} ways: ${names[at]}`).toBeLessThan(tolerance)
+      })
+    }
+    // Otherwise nothing was split.
+    expect(positions.size).toBe(3)
+    await own.close()
   })
 
   test('raises the log-probability of tokens with a positive advantage and lowers the others', async () => {
@@ -244,7 +293,7 @@ describe('what is not finite stops the step before weights change', () => {
     const [row] = await rolloutRows(1)
     const before = (await trainer.save()).weights
     await expect(updatePolicy(trainer, [{ ...row!, advantage: Number.NaN }], options(), context)).rejects.toThrow(
-      /loss is NaN at optimizer step 0/,
+      /loss is not finite at optimizer step 0, row 0 of the batch/,
     )
     expect((await trainer.save()).weights).toEqual(before)
     expect(trainer.step).toBe(0)
