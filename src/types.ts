@@ -122,6 +122,28 @@ export interface Message {
   content: string
 }
 
+/** A message as chat templates read it: those of clients may call tools and tell what came back. */
+export interface ChatMessage {
+  role: Message['role'] | 'tool'
+  content: string
+  name?: string
+  tool_calls?: readonly unknown[]
+  tool_call_id?: string
+}
+
+/** What a chat template is given besides the messages. */
+export interface PromptSettings {
+  /** Where the prompt ends: where the assistant begins a new message (the default), behind the last message, or inside of it. */
+  opening?: 'new message' | 'none' | 'final message'
+  /** JSON descriptions of functions, as OpenAI's. */
+  tools?: readonly unknown[]
+  /** Further variables of the template, such as `enable_thinking`. */
+  variables?: Readonly<Record<string, unknown>>
+}
+
+/** How a template writes a call of a tool: `<tool_call>{...}</tool_call>` (Hermes, Qwen), `{"name": ..., "parameters": ...}` (Llama 3), or otherwise. */
+export type ToolSyntax = 'hermes' | 'llama3' | 'other'
+
 export interface Sampling {
   /** 0 is greedy. Log-probabilities are those of the temperature-scaled distribution (of temperature 1 when greedy). */
   temperature: number
@@ -156,11 +178,14 @@ export interface Generation {
 export interface ChatTokenizer {
   /** Ids of a text as it stands, special tokens among it included; nothing is added (`/v1/completions` with a string). */
   encode(text: string): number[]
-  /** Ids of the whole conversation, ending where the assistant begins to write. */
-  encodePrompt(messages: readonly Message[]): number[]
+  /** Ids of the whole conversation, ending where the assistant begins to write unless `settings` say otherwise. Throws when the template refuses. */
+  encodePrompt(messages: readonly ChatMessage[], settings?: PromptSettings): number[]
   /** Ids to append after sampled assistant ids: what closes that message, then `messages`, ending where the assistant begins again. */
   encodeContinuation(messages: readonly Message[]): number[]
-  decode(ids: readonly number[]): string
+  /** `skipSpecial` leaves out tokens such as `<|im_end|>`. */
+  decode(ids: readonly number[], skipSpecial?: boolean): string
+  /** Absent when the chat template knows no tools. */
+  readonly toolSyntax?: ToolSyntax
 }
 
 /** What is trained, or stands in for it. */

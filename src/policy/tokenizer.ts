@@ -4,7 +4,7 @@
  */
 import { Template } from '@huggingface/jinja'
 import { Tokenizer } from '@huggingface/tokenizers'
-import type { ChatTokenizer, Message, Result } from '../types.ts'
+import type { ChatMessage, ChatTokenizer, Message, PromptSettings, Result, ToolSyntax } from '../types.ts'
 
 /** The files of a model directory that say how it reads text; a loaded `Checkpoint` has them. */
 export interface TokenizerSource {
@@ -19,7 +19,7 @@ export interface TextTokenizer extends ChatTokenizer {
   /** Ids of plain text; nothing is added around it. Tags in the text become their own tokens. */
   encode(text: string): number[]
   /** The whole conversation as text, ending after the last message or where the assistant begins to write. */
-  render(messages: readonly Message[], addGenerationPrompt: boolean): string
+  render(messages: readonly ChatMessage[], addGenerationPrompt: boolean, settings?: PromptSettings): string
   idOf(token: string): number | undefined
   /** Ids that end a message: those of generation_config.json, config.json and tokenizer_config.json, and what the template ends one with. */
   readonly endIds: ReadonlySet<number>
@@ -54,21 +54,31 @@ export function openTokenizer(source: TokenizerSource, name: string): Result<Tex
   }
   const specialTokens = namedTokens(settings)
   const encode = cached((text) => library.encode(text, { add_special_tokens: false }).ids, source.tokenizer)
-  const render = (messages: readonly Message[], addGenerationPrompt: boolean) =>
+  const render = (messages: readonly ChatMessage[], addGenerationPrompt: boolean, settings: PromptSettings = {}) =>
     template.render({
       ...specialTokens,
       date_string: PROMPT_DATE,
+      ...(settings.tools ? { tools: settings.tools } : {}),
+      ...settings.variables,
       messages: messages.map((message) => ({ ...message })),
       add_generation_prompt: addGenerationPrompt,
     })
   const idOf = (token: string) => library.token_to_id(token)
+  const toolSyntax = toolSyntaxOf(templateText)
   return {
     ok: true,
     value: {
       encode,
       render,
       idOf,
-      encodePrompt: (messages) => encode(render(messages, true)),
+      encodePrompt(messages, settings = {}) {
+        if (settings.opening !== 'final message') return encode(render(messages, settings.opening !== 'none', settings))
+        const last = messages.at(-1)!
+        const text = render([...messages.slice(0, -1), { ...last, content: PLACEHOLDER }], false, settings)
+        const at = text.lastIndexOf(PLACEHOLDER)
+        if (at < 0) throw new Error('it does not write what the assistant said, so a message cannot be continued')
+        return encode(text.slice(0, at) + last.content)
+      },
       encodeContinuation(messages) {
         const text = render(
           [{ role: 'user', content: '' }, { role: 'assistant', content: PLACEHOLDER }, ...messages],
@@ -81,10 +91,11 @@ export function openTokenizer(source: TokenizerSource, name: string): Result<Tex
           )
         return encode(text.slice(at + PLACEHOLDER.length))
       },
-      decode: (ids) =>
+      decode: (ids, skipSpecial = false) =>
         ids.length === 0
           ? ''
-          : library.decode([...ids], { skip_special_tokens: false, clean_up_tokenization_spaces: false }),
+          : library.decode([...ids], { skip_special_tokens: skipSpecial, clean_up_tokenization_spaces: false }),
+      ...(toolSyntax === null ? {} : { toolSyntax }),
       endIds: new Set([...endIds(source, idOf), ...turnEnd(render, source.tokenizer, idOf)]),
       vocabularySize: library.get_vocab().size,
     },
@@ -142,6 +153,13 @@ function tokenText(value: unknown): string | null {
   if (typeof value === 'string') return value
   const content = (value as { content?: unknown } | null | undefined)?.content
   return typeof content === 'string' ? content : null
+}
+
+/** By the words that templates of these families use. */
+function toolSyntaxOf(template: string): ToolSyntax | null {
+  if (!/\btools\b/.test(template)) return null
+  if (template.includes('<tool_call>')) return 'hermes'
+  return template.includes('ipython') && template.includes('"parameters"') ? 'llama3' : 'other'
 }
 
 /** Old checkpoints hold one template as text, or several by name. */

@@ -1,9 +1,9 @@
 /** A tokenizer whose ids are character codes, so that tests can read token ids. */
 import type { TextTokenizer } from '../../src/policy/tokenizer.ts'
-import type { Message } from '../../src/types.ts'
+import type { ChatMessage } from '../../src/types.ts'
 
 const encode = (text: string) => [...text].map((letter) => letter.charCodeAt(0))
-const render = (messages: readonly Message[], open: boolean) =>
+const render = (messages: readonly ChatMessage[], open: boolean) =>
   messages.map(({ role, content }) => `${role}:${content}\n`).join('') + (open ? 'assistant:' : '')
 
 export const letters: TextTokenizer = {
