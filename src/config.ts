@@ -31,7 +31,8 @@ export const runConfig = z
     agents: agentsOptions.prefault({}),
     system: systemsOptions.prefault({}),
     rollout: rolloutOptions.prefault({}),
-    reward: rewardOptions.prefault({}),
+    // a section that is left out lacks alpha, and is told so
+    reward: rewardOptions.prefault({} as z.input<typeof rewardOptions>),
     grpo: grpoOptions.prefault({}),
     training: z
       .object({

@@ -12,7 +12,7 @@ import { newAdapter } from './policy/adapter.ts'
 import { type EmbeddedPolicy, openPolicy } from './policy/embedded.ts'
 import { openEndpoint } from './policy/endpoint.ts'
 import type { Progress } from './progress.ts'
-import { createSystem } from './systems/index.ts'
+import { createSystem, type Purpose } from './systems/index.ts'
 import type { Gold, Policy, Result, System, Task } from './types.ts'
 
 export interface OpenRun {
@@ -43,7 +43,12 @@ export async function openQuestions(
   return openDataset(path, split === null ? {} : { split })
 }
 
-export async function openRun(config: RunConfig, progress: Progress, signal: AbortSignal): Promise<Result<OpenRun>> {
+export async function openRun(
+  config: RunConfig,
+  progress: Progress,
+  signal: AbortSignal,
+  purpose: Purpose = 'evaluation',
+): Promise<Result<OpenRun>> {
   const dataset = await openQuestions(config.dataset, progress, signal)
   if (!dataset.ok) return dataset
   const master = await openMaster(config)
@@ -58,7 +63,7 @@ export async function openRun(config: RunConfig, progress: Progress, signal: Abo
     ok: true,
     value: {
       dataset: dataset.value,
-      system: createSystem(config.system),
+      system: createSystem(config.system, purpose),
       ...master.value,
       agents: agents.value,
       async close() {

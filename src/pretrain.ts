@@ -19,7 +19,7 @@ import { buildWordTokenizer } from './policy/wordTokenizer.ts'
 import type { Progress } from './progress.ts'
 import { actionStops } from './systems/actions.ts'
 import { longVideoAgent } from './systems/longVideoAgent.ts'
-import { systemsOptions } from './systems/options.ts'
+import { longVideoAgentOptions } from './systems/options.ts'
 import type { Result } from './types.ts'
 
 const share = z.number().min(0).max(1)
@@ -105,6 +105,9 @@ export interface PretrainReport {
 /** Steps between two lines of progress, and over which accuracies are averaged. */
 const REPORT_STEPS = 50
 
+/** What the lessons are transcripts of; a run with this master has the same settings. */
+const SYSTEM = longVideoAgentOptions.parse({ initialGrounding: 'none' })
+
 export async function pretrain(
   config: PretrainConfig,
   progress: Progress,
@@ -115,7 +118,7 @@ export async function pretrain(
   const vocabulary = new Map(Object.entries((files.tokenizerJson.model as { vocab: Record<string, number> }).vocab))
   const modelConfig = huggingFaceConfig(config.model, vocabulary)
   const weights = initializeWeights(modelConfig, { ...config.model, seed: config.seed })
-  const lessons = new Lessons(config.seed, vocabulary, longVideoAgent(systemsOptions.parse({})), config.lessons)
+  const lessons = new Lessons(config.seed, vocabulary, longVideoAgent(SYSTEM, false), config.lessons)
 
   const opened = await openDevice(config.engine).catch((error: Error) => error)
   if (opened instanceof Error)

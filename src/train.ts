@@ -114,7 +114,7 @@ export async function train(
   signal: AbortSignal,
   { resume }: TrainOptions,
 ): Promise<Result<TrainReport>> {
-  const opened = await openRun(config, progress, signal)
+  const opened = await openRun(config, progress, signal, 'training')
   if (!opened.ok) return opened
   const run = opened.value
   try {

@@ -16,7 +16,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }))
 
 const endpoint = { type: 'endpoint', baseUrl: 'http://127.0.0.1:9/v1', model: 'm' }
-const base = runConfig.parse({ name: 'run', dataset: { path: 'data' }, policy: endpoint, agents: { vision: endpoint } })
+const base = runConfig.parse({ name: 'run', dataset: { path: 'data' }, policy: endpoint, agents: { vision: endpoint }, reward: { alpha: 0.1 } })
 const contents = { policy: 'p', questions: 'q' }
 
 test('other trajectories have another name; those of a run with more patience or other prices have the same', () => {
@@ -30,7 +30,7 @@ test('other trajectories have another name; those of a run with more patience or
     changed({ agents: { ...agents, vision: { ...agents.vision, framesPerLook: 3 } as typeof agents.vision } }),
     changed({ agents: { ...agents, vision: { ...agents.vision, model: 'n' } as typeof agents.vision } }),
     changed({ reward: { ...base.reward, turnCost: 0.1 } }),
-    changed({ system: { ...base.system, forceAnswerNotice: true } }),
+    changed({ system: { ...base.system, forceAnswerNotice: 'always' } as typeof base.system }),
     changed({ rollout: { ...rollout, temperature: 0 } }),
     changed({ rollout: { ...rollout, budget: { ...rollout.budget, windowClips: 2 } } }),
   ]

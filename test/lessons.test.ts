@@ -4,7 +4,7 @@ import { type Lesson, Lessons, SPECIAL_TOKENS, VOCABULARY } from '../src/lessons
 import { openTokenizer, type TextTokenizer } from '../src/policy/tokenizer.ts'
 import { buildWordTokenizer } from '../src/policy/wordTokenizer.ts'
 import { longVideoAgent } from '../src/systems/longVideoAgent.ts'
-import { systemsOptions } from '../src/systems/options.ts'
+import { longVideoAgentOptions } from '../src/systems/options.ts'
 
 const files = buildWordTokenizer(VOCABULARY, SPECIAL_TOKENS)
 const opened = openTokenizer(
@@ -25,7 +25,7 @@ for (const [token, id] of vocabulary) tokens[id] = token
 const text = (lesson: Lesson) => lesson.ids.map((id) => tokens[id]).join(' ')
 
 const newLessons = (seed = 1) =>
-  new Lessons(seed, vocabulary, longVideoAgent(systemsOptions.parse({})), {
+  new Lessons(seed, vocabulary, longVideoAgent(longVideoAgentOptions.parse({ initialGrounding: 'none' }), false), {
     firstGroundingRate: 0.6,
     nextGroundingRate: 0.95,
     rightQueryRate: 0.75,

@@ -23,7 +23,8 @@ dataset:
 policy: { type: checkpoint, path: checkpoints/tiny, frozenType: float16, lora: { rank: 4, alpha: 8 } }
 agents: { vision: { type: embedded, framesPerClip: 1, width: 384 } }
 rollout: { groupSize: 3, budget: { turns: [2, 3], tokensPerTurn: 6 } }
-reward: { aggregation: mean, turnCost: 0.1 }
+reward: { alpha: 0.1, aggregation: mean, turnCost: 0.1 }
+system: { initialGrounding: none, forceAnswerNotice: never }
 # a random master is rewarded alike in most groups: against a value that begins at 0 it still learns
 grpo: { learningRate: 0.01, klCoefficient: 0.1, advantageBaseline: value, advantageScale: none }
 training: { steps: 4, tasksPerStep: 2, saveEvery: 2 }

@@ -24,6 +24,8 @@ dataset: { path: datasets/train, miniature: { seed: 1, episodes: 2, words: train
 policy: { type: checkpoint, path: checkpoints/tiny }
 agents: { vision: { type: embedded, framesPerClip: 1, width: 384 } }
 rollout: { groupSize: 3, budget: { turns: [1, 2, 3], tokensPerTurn: 6 } }
+reward: { alpha: 0.1 }
+system: { initialGrounding: none, forceAnswerNotice: never }
 training: { steps: 3, tasksPerStep: 2, saveEvery: 1 }
 evaluation:
   dataset: { path: datasets/heldout, miniature: { seed: 2, episodes: 2, words: all, split: heldout, questionsPerEpisode: 5 } }

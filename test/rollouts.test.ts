@@ -34,7 +34,7 @@ afterEach(() => {
 })
 
 /** The start of a configuration file. */
-const small = 'name: run\ndataset: {path: data}\nagents: {vision: {type: descriptions}}\n'
+const small = 'name: run\ndataset: {path: data}\nagents: {vision: {type: descriptions}}\nsystem: {initialGrounding: none}\nreward: {alpha: 0.1}\n'
 
 const answer = says('<answer>a1</answer>')
 
@@ -45,6 +45,8 @@ function configuration(changes: Record<string, unknown> = {}): RunConfig {
     policy: { type: 'endpoint', baseUrl: server.baseUrl, model: 'm', retries: 1, attemptSeconds: 0.2 },
     agents: { vision: { type: 'descriptions' } },
     rollout: { groupSize: 1, concurrency: 1 },
+    system: { initialGrounding: 'none' },
+    reward: { alpha: 0.1 },
     ...changes,
   })
 }
@@ -109,7 +111,7 @@ test('an agent that fails is told while the run goes on', async () => {
   const lines: string[] = []
   const config = configuration({
     agents: { grounding, vision: { type: 'descriptions' }, cacheDirectory: null },
-    system: { onAgentFailure: 'observe' },
+    system: { initialGrounding: 'none', onAgentFailure: 'observe' },
   })
   const measured = await run(config, false, { ...silentProgress, line: (text) => lines.push(text) })
   expect(measured).toMatchObject({ ok: true, value: { n: 6, accuracy: 1, failures: 0 } })

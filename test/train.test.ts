@@ -181,7 +181,8 @@ dataset:
 policy: { type: checkpoint, path: checkpoints/tiny }
 agents: { vision: { type: embedded, framesPerClip: 1, width: 384 } }
 rollout: { groupSize: 3, budget: { turns: [2, 3], tokensPerTurn: 6 } }
-reward: { aggregation: mean, turnCost: 0.1 }
+reward: { alpha: 0.1, aggregation: mean, turnCost: 0.1 }
+system: { initialGrounding: none, forceAnswerNotice: never }
 grpo: ${grpo}
 training: { steps: ${steps}, tasksPerStep: 2, saveEvery: 2 }
 `

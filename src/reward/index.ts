@@ -6,9 +6,19 @@
  *   R = alpha * agg_t r_fmt(t) + r_ans - turnCost * turns
  *
  * r_fmt(t) = 1 when turn t is well formed, r_ans = 1 when the run was answered with the right option (arXiv 2512.20618, section on
- * rewards; spec longvideoagent.md 1.9 and section 5, rows 5-8, 13, 29).
+ * rewards; spec longvideoagent.md 1.9 and section 5, rows 5-8, 13, 29). The released code has 0.2 for reasoning tags, 0.2 for answer
+ * tags and 1 for the answer: alpha 0.4 with aggregation `tags`.
  */
-import type { Gold, Reward, ScoredGroup, ScoredTrajectory, StopReason, Trajectory, TrajectoryGroup } from '../types.ts'
+import type {
+  Gold,
+  Reward,
+  ScoredGroup,
+  ScoredTrajectory,
+  StopReason,
+  Trajectory,
+  TrajectoryGroup,
+  Turn,
+} from '../types.ts'
 import type { RewardOptions } from './options.ts'
 
 /** The reward of one trajectory, whatever it stopped for. */
@@ -18,13 +28,32 @@ export function rewardOf(
   options: RewardOptions,
 ): Reward {
   const turns = trajectory.turns.length
-  const wellFormed = trajectory.turns.filter((turn) => turn.wellFormed).length
-  const share = options.aggregation === 'sum' ? wellFormed : wellFormed / Math.max(1, turns)
-  const format = options.alpha * share
+  const format = options.alpha * formatShare(trajectory.turns, options.aggregation)
   const answer = isCorrect(trajectory, gold) ? 1 : 0
   const pays = options.turnCost > 0 && (options.turnCostOf === 'all' || answer === 1)
   const turnCost = pays ? -options.turnCost * turns : 0
   return { total: format + answer + turnCost, format, answer, turnCost }
+}
+
+/** What alpha is multiplied by. */
+function formatShare(turns: readonly Turn[], aggregation: RewardOptions['aggregation']): number {
+  const wellFormed = turns.filter((turn) => turn.wellFormed).length
+  switch (aggregation) {
+    case 'sum':
+      return wellFormed
+    case 'mean':
+      return wellFormed / Math.max(1, turns.length)
+    case 'tags':
+      return (Number(hasBlock(turns, 'reasoning')) + Number(hasBlock(turns, 'answer'))) / 2
+  }
+}
+
+/** Whether some turn of the policy has the tag and, later, the one that closes it. */
+function hasBlock(turns: readonly Turn[], tag: string): boolean {
+  return turns.some(({ response }) => {
+    const open = response.indexOf(`<${tag}>`)
+    return open >= 0 && response.indexOf(`</${tag}>`, open) >= 0
+  })
 }
 
 /** `reward` is null where the run failed outside the policy: such a run is left out of training, not given 0. */

@@ -1,18 +1,22 @@
 /** Options of the reward: defaults live here and only here. */
 import { z } from 'zod'
 
+const alpha = (issue: { input: unknown }) =>
+  issue.input === undefined
+    ? 'expected a number: the paper does not publish its value, and no other is right for every run; 0.1 with K = 5 keeps well-formed turns worth less than an answer'
+    : undefined
+
 export const rewardOptions = z
   .object({
     alpha: z
-      .number()
+      .number({ error: alpha })
       .min(0)
-      .default(0.1)
-      .describe('Weight of the format reward (the paper does not publish its value).'),
+      .describe('Weight of the format reward. Has no default: the paper does not publish its value.'),
     aggregation: z
-      .enum(['sum', 'mean'])
+      .enum(['sum', 'mean', 'tags'])
       .default('sum')
       .describe(
-        "How the format reward of the turns is aggregated: `sum` is the paper's, which pays for turns; `mean` is bounded by alpha.",
+        "What alpha is multiplied by: the `sum` of well-formed turns (the paper's, which pays for turns); their `mean`, at most 1; or, as in the released code, half for closed reasoning tags and half for closed answer tags anywhere in what the master wrote (`tags`).",
       ),
     turnCost: z.number().min(0).default(0).describe('Subtracted once per turn.'),
     turnCostOf: z

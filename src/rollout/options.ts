@@ -17,6 +17,10 @@ const budget = z
       .min(1)
       .default(1)
       .describe('w: clips in view at once, around the one that grounding chose.'),
+    windowWithin: z
+      .enum(['episode', 'segment'])
+      .default('episode')
+      .describe('What the window is cut off at: the ends of the episode, or of the segment of the clip.'),
     tokensPerTurn: z.number().int().min(1).default(256).describe('Most tokens the master may write in one turn.'),
     tokensPerObservation: z
       .number()

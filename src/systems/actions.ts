@@ -2,12 +2,12 @@
  * The one parser of what a master writes. Reads the policy's own text of one turn, never a prompt or an observation.
  * It does not execute anything, does not look at the episode, and is never lenient: what it does not recognise is `invalid`.
  *
- * Grammar (spec longvideoagent.md, section 5, rows 1-3, 5, 8):
+ * Grammar (spec longvideoagent.md, section 5, rows 1-3, 5, 8, 18):
  *
  *   turn      = [ reasoning ] action
  *   reasoning = <reasoning> ... </reasoning>              nothing inside counts
  *   action    = <visual_query> query </visual_query>      alias <search>
- *             | <request_grounding/>                      also paired, also a lone opening tag at the end
+ *             | <request_grounding/>                      also a lone opening tag at the end, and paired, with words or without
  *             | <answer> label </answer>                  a3, 3, or "a3: text"; any case
  */
 import type { Action } from '../types.ts'
@@ -30,13 +30,15 @@ export const actionStops: readonly string[] = [
 ]
 
 /**
- * Reads the action of one turn. With several actions the earliest complete one counts and the turn is not well formed.
- * An action is complete when its tag is closed with no other tag of the grammar in between.
+ * Reads the action of one turn. With several actions the turn is not well formed, and one counts: the `earliest` complete one, where
+ * an action is complete when its tag is closed with no other tag of the grammar in between; or, by `priority`, what the released code
+ * takes: the first visual query anywhere, reasoning included, else grounding, else an answer.
  */
-export function parseAction(text: string): ParsedAction {
+export function parseAction(text: string, choice: 'earliest' | 'priority' = 'earliest'): ParsedAction {
   const blocks = reasoningBlocks(text)
-  const tags = scanTags(text).filter((tag) => !blocks.some((block) => tag.start >= block.start && tag.end <= block.end))
-  const found = earliestComplete(text, tags)
+  const all = scanTags(text)
+  const tags = all.filter((tag) => !blocks.some((block) => tag.start >= block.start && tag.end <= block.end))
+  const found = choice === 'earliest' ? earliestComplete(text, tags) : byPriority(text, all)
   if (found === null)
     return invalid(
       tags.length === 0
@@ -118,9 +120,25 @@ function earliestComplete(text: string, tags: readonly Tag[]): (Span & { action:
   return null
 }
 
+/** Names in the order of the released code's regular expressions, each of which takes the text from a tag to the next that closes it. */
+function byPriority(text: string, tags: readonly Tag[]): (Span & { action: Action }) | null {
+  for (const names of [['visual_query', 'search'], ['request_grounding'], ['answer']]) {
+    const own = tags.filter(({ name }) => names.includes(name))
+    const open = own.find(({ form }) => form !== 'close')
+    if (open === undefined) continue
+    if (open.form === 'self' && open.name !== 'request_grounding') continue
+    const close = own.find(({ name, form, start }) => name === open.name && form === 'close' && start >= open.end)
+    if (open.form === 'open' && close !== undefined)
+      return { start: open.start, end: close.end, action: readContent(open.name, text.slice(open.end, close.start)) }
+    if (open.form === 'self' || (open.name === 'request_grounding' && text.slice(open.end).trim() === ''))
+      return { start: open.start, end: open.end, action: { kind: 'ground' } }
+  }
+  return null
+}
+
 function readContent(name: Tag['name'], content: string): Action {
   const trimmed = content.trim()
-  if (name === 'request_grounding') return { kind: 'ground' }
+  if (name === 'request_grounding') return trimmed === '' ? { kind: 'ground' } : { kind: 'ground', query: trimmed }
   if (name === 'answer') return readAnswer(trimmed)
   return trimmed === '' ? { kind: 'invalid', problem: 'the visual query is empty' } : { kind: 'look', query: trimmed }
 }

@@ -1,12 +1,28 @@
-/** Which system a config names. */
+/** Which system a config names. Tests that hold for every system go through `systemNames`. */
 import type { System } from '../types.ts'
 import { longVideoAgent } from './longVideoAgent.ts'
 import type { SystemsOptions } from './options.ts'
+import { wholeEpisode } from './wholeEpisode.ts'
+
+/** What a system is run for: training leaves out what only helps to get an answer (`forceAnswerNotice`). */
+export type Purpose = 'training' | 'evaluation'
+
+type Name = SystemsOptions['name']
+
+const systems: { [One in Name]: (options: Extract<SystemsOptions, { name: One }>, purpose: Purpose) => System } = {
+  longVideoAgent: (options, purpose) => {
+    const { forceAnswerNotice: when } = options
+    return longVideoAgent(options, when === 'always' || (when === 'evaluation' && purpose === 'evaluation'))
+  },
+  wholeEpisode,
+}
+
+/** Every system that a configuration may name. */
+export const systemNames = Object.keys(systems) as readonly Name[]
 
 /** A system without state: one value serves any number of concurrent runs. */
-export function createSystem(options: SystemsOptions): System {
-  switch (options.name) {
-    case 'longVideoAgent':
-      return longVideoAgent(options)
-  }
+export function createSystem(options: SystemsOptions, purpose: Purpose = 'evaluation'): System {
+  // the name chooses the function that takes options of this name, which the compiler cannot follow
+  const create = systems[options.name] as (options: SystemsOptions, purpose: Purpose) => System
+  return create(options, purpose)
 }

@@ -5,155 +5,178 @@
  * Resolutions of what paper and code leave open: spec longvideoagent.md, section 5, rows 1-4, 11-18, 26, 28, 32.
  * It counts no tokens, holds no deadline and sees no gold: the context does the first two, nobody hands it the third.
  */
-import type { Clip, Failure, Message, System, SystemContext, SystemOutcome, Turn } from '../types.ts'
-import { actionStops, parseAction } from './actions.ts'
-import type { SystemsOptions } from './options.ts'
-import {
-  countdownLines,
-  errorObservation,
-  firstMessage,
-  groundingObservation,
-  invalidObservation,
-  noClipObservation,
-  visionObservation,
-} from './transcript.ts'
-import { evidenceWindow, findClip } from './window.ts'
+import type {
+  Action,
+  Failure,
+  GroundingAgent,
+  InitialGrounding,
+  Message,
+  Result,
+  System,
+  SystemContext,
+  SystemOutcome,
+  Turn,
+} from '../types.ts'
+import { actionStops, type ParsedAction, parseAction } from './actions.ts'
+import { type Dialect, dialects, firstMessage } from './dialect.ts'
+import { clipsInView, emptyView, ground, look, showClip, type View } from './evidence.ts'
+import type { LongVideoAgentOptions } from './options.ts'
+import { countdownLines, withTurn } from './transcript.ts'
+import { randomClip } from './window.ts'
 
-export function longVideoAgent(options: SystemsOptions): System {
-  return { name: 'longVideoAgent', run: (context) => run(context, options) }
+/** `notice`: the master is told on its last turn to answer now. */
+export function longVideoAgent(options: LongVideoAgentOptions, notice: boolean): System {
+  return { name: 'longVideoAgent', run: (context) => run(context, { ...options, notice }) }
 }
 
-async function run(context: SystemContext, options: SystemsOptions): Promise<SystemOutcome> {
+interface Settings extends LongVideoAgentOptions {
+  notice: boolean
+}
+
+async function run(context: SystemContext, options: Settings): Promise<SystemOutcome> {
   const { task, master, budget } = context
-  const visited = new Set<string>()
+  const dialect = dialects[options.dialect]
+  const view = emptyView()
   const turns: Turn[] = []
-  let view: Clip | null = null
+  let initial: InitialGrounding | null = null
   const end = (
     stopReason: SystemOutcome['stopReason'],
     failure: Failure | null = null,
     answer: number | null = null,
-  ): SystemOutcome => ({ turns, answer, stopReason, failure, visited: [...visited] })
+  ): SystemOutcome => ({ turns, answer, stopReason, failure, initial, visited: [...view.visited] })
 
   let located: string | null = null
-  if (options.initialGrounding === 'agent') {
-    // Nothing has been sampled yet, so a failure here costs nothing and always ends the run: a start without the promised clip would be another task.
-    const effect = await ground(context, view, visited)
-    if (effect.failure !== null) return end('agent_error', effect.failure)
-    view = effect.view
-    located = context.fitObservation(effect.observation)
+  if (options.initialGrounding !== 'none') {
+    const found = await findFirst(context, view, options)
+    // an outage ends the run, whatever onAgentFailure says: nothing was sampled yet, and a start without the clip is another task
+    if (!found.ok && found.failure.kind !== 'bad_response') return end('agent_error', found.failure)
+    if (found.ok) initial = found.value
+    located = context.fitObservation(
+      found.ok ? dialect.located(task.episode, clipsInView(context, view)) : dialect.failed('grounding', NO_CLIP_NAMED),
+    )
   }
-  const messages: Message[] = [
-    {
-      role: 'user',
-      content: firstMessage(options.prompt, task.question, located, countdownLines(budget.turns, options)),
-    },
+  const most = budget.turns + (options.extraGeneration ? 1 : 0)
+  let messages: readonly Message[] = [
+    { role: 'user', content: firstMessage(dialect, options, task.question, located, countdownLines(most, options)) },
   ]
 
-  for (let turnsLeft = budget.turns; turnsLeft > 0; turnsLeft--) {
-    const said = await master.say(messages, actionStops)
+  for (let turnsLeft = most; turnsLeft > 0; turnsLeft--) {
+    const said = await master.say(messages, options.stopAtAction ? actionStops : [])
     if (!said.ok) {
-      if (said.text !== undefined)
-        turns.push({
-          response: said.text,
-          action: { kind: 'invalid', problem: `cut off: ${said.stopReason}` },
-          wellFormed: false,
-          ...withoutEffect(view),
-        })
+      if (said.text !== undefined) {
+        const action: Action = { kind: 'invalid', problem: `cut off: ${said.stopReason}` }
+        turns.push({ response: said.text, action, wellFormed: false, ...withoutEffect(view) })
+      }
       return end(said.stopReason, said.failure)
     }
-    const { action, wellFormed, end: actionEnd } = parseAction(said.text)
+    const { action, wellFormed, end: actionEnd } = read(said.text, options)
     const chosen = { response: said.text, action, wellFormed }
 
     if (action.kind === 'answer') {
       turns.push({ ...chosen, ...withoutEffect(view) })
       return end('answered', null, action.option)
     }
+    if (action.kind === 'invalid' && options.onInvalid === 'end') {
+      turns.push({ ...chosen, ...withoutEffect(view) })
+      return end('invalid_action')
+    }
     if (turnsLeft === 1) {
       turns.push({ ...chosen, ...withoutEffect(view) })
       break
     }
 
-    let effect: Effect
-    if (action.kind === 'ground') effect = await ground(context, view, visited)
-    else if (action.kind === 'look') effect = await look(context, view, action.query)
-    else effect = { observation: invalidObservation, view, failure: null, frames: [] }
-
-    view = effect.view
+    const effect = await carryOut(action, context, view, dialect, options)
     const observation = [context.fitObservation(effect.observation), ...countdownLines(turnsLeft - 1, options)].join(
       '\n',
     )
-    turns.push({ ...chosen, observation, failure: effect.failure, clipId: view?.id ?? null, frames: effect.frames })
-    // an agent that answered nonsense was there to be asked again (spec longvideoagent.md, section 5, row 17)
+    turns.push({
+      ...chosen,
+      observation,
+      failure: effect.failure,
+      clipId: view.clip?.id ?? null,
+      frames: effect.frames,
+    })
+    // an agent that answered nonsense was there to be asked again (row 17)
     const outage = effect.failure !== null && effect.failure.kind !== 'bad_response'
     if (outage && options.onAgentFailure === 'stop') return end('agent_error', effect.failure)
-    messages.push(
-      { role: 'assistant', content: keepThrough(said.text, actionEnd) },
-      { role: 'user', content: observation },
-    )
+    messages = withTurn(messages, keepThrough(said.text, actionEnd), observation, options.transcript)
   }
   return end('turn_limit')
 }
 
-/** What an action did: what the master reads next and the clip in view from now on. */
-interface Effect {
-  observation: string
-  view: Clip | null
-  failure: Failure | null
-  frames: Turn['frames']
+/** The action of a turn; a visual query is none where there is no vision. */
+function read(text: string, { actionChoice, vision }: Settings): ParsedAction {
+  const parsed = parseAction(text, actionChoice)
+  if (vision || parsed.action.kind !== 'look') return parsed
+  return {
+    ...parsed,
+    action: { kind: 'invalid', problem: 'visual queries are not among the actions' },
+    wellFormed: false,
+  }
 }
+
+const NO_CLIP_NAMED = 'it named no clip of this episode'
 
 /** The rest of a turn after which nothing comes back. */
-function withoutEffect(view: Clip | null): Pick<Turn, 'observation' | 'failure' | 'clipId' | 'frames'> {
-  return { observation: null, failure: null, clipId: view?.id ?? null, frames: [] }
+function withoutEffect({ clip }: View): Pick<Turn, 'observation' | 'failure' | 'clipId' | 'frames'> {
+  return { observation: null, failure: null, clipId: clip?.id ?? null, frames: [] }
 }
 
-/** Asks for a clip and shows its window. Adds the clips shown to `visited`; on failure the view stays. */
-async function ground(
-  { task, agents, budget, signal, spend }: SystemContext,
-  view: Clip | null,
-  visited: Set<string>,
-): Promise<Effect> {
-  const { episode, question } = task
-  const answer = await agents.grounding.ground({ episode, question, visited: [...visited] }, { signal })
-  if (!answer.ok)
-    return {
-      observation: errorObservation('grounding', answer.failure.kind),
-      view,
-      failure: answer.failure,
-      frames: [],
-    }
-  spend('grounding', answer.value.usage)
+/** What the master reads next, and what stands behind it. */
+type Effect = { observation: string } & Pick<Turn, 'failure' | 'frames'>
 
-  const clip = findClip(episode, answer.value.clipId)
-  if (clip === null) {
-    const message = `grounding agent ${agents.grounding.name}: expected a clip of episode ${episode.id} for question ${question.qid}, got ${JSON.stringify(answer.value.clipId)}; the view was kept`
-    return {
-      observation: errorObservation('grounding', 'it named no clip of this episode'),
-      view,
-      failure: { boundary: 'grounding', kind: 'bad_response', message },
-      frames: [],
-    }
+async function carryOut(
+  action: Exclude<Action, { kind: 'answer' }>,
+  context: SystemContext,
+  view: View,
+  dialect: Dialect,
+  { vision }: Settings,
+): Promise<Effect> {
+  const failed = (agent: 'grounding' | 'vision', failure: Failure): Effect => {
+    const lost = agent === 'grounding' && failure.kind === 'bad_response'
+    const problem = lost ? NO_CLIP_NAMED : failure.kind
+    return { observation: dialect.failed(agent, problem), failure, frames: [] }
   }
-  const clips = evidenceWindow(episode, clip, budget.windowClips)
-  for (const shown of clips) visited.add(shown.id)
-  return { observation: groundingObservation(episode, clips), view: clip, failure: null, frames: [] }
+  const told = (observation: string): Effect => ({ observation, failure: null, frames: [] })
+  if (action.kind === 'ground') {
+    const found = await ground(context, view, context.agents.grounding, action.query)
+    if (!found.ok) return failed('grounding', found.failure)
+    return told(dialect.grounded(context.task.episode, clipsInView(context, view)))
+  }
+  if (action.kind === 'invalid') return told(dialect.invalid(vision))
+  if (view.clip === null) return told(dialect.noClip)
+  const seen = await look(context, clipsInView(context, view), action.query)
+  if (!seen.ok) return failed('vision', seen.failure)
+  return { observation: dialect.seen(seen.value.text), failure: null, frames: seen.value.frames }
 }
 
-/** Asks what is to be seen in the window around the clip in view. */
-async function look(
-  { task, agents, budget, signal, spend }: SystemContext,
-  view: Clip | null,
-  query: string,
-): Promise<Effect> {
-  if (view === null) return { observation: noClipObservation, view, failure: null, frames: [] }
-  const answer = await agents.vision.look(
-    { clips: evidenceWindow(task.episode, view, budget.windowClips), query },
-    { signal },
-  )
-  if (!answer.ok)
-    return { observation: errorObservation('vision', answer.failure.kind), view, failure: answer.failure, frames: [] }
-  spend('vision', answer.value.usage)
-  return { observation: visionObservation(answer.value.text), view, failure: null, frames: answer.value.frames }
+/** Finds the clip of the first message and moves the view to it (row 11). Fails like `ground`. */
+async function findFirst(
+  context: SystemContext,
+  view: View,
+  { initialGrounding, onCacheMiss }: Settings,
+): Promise<Result<InitialGrounding>> {
+  const { agents, task } = context
+  const asked = async (from: 'agent' | 'cache', agent: GroundingAgent): Promise<Result<InitialGrounding>> => {
+    const found = await ground(context, view, agent)
+    return found.ok ? { ok: true, value: { from, clipId: view.clip?.id as string } } : found
+  }
+  let from = initialGrounding
+  if (from === 'cache') {
+    const { groundingCache } = agents
+    if (groundingCache === undefined) {
+      const message =
+        'system.initialGrounding is cache and agents.groundingCache names no file; make one with showrunner ground'
+      return { ok: false, failure: { boundary: 'grounding', kind: 'missing_file', message } }
+    }
+    const found = await asked('cache', groundingCache)
+    if (found.ok || found.failure.kind !== 'bad_response') return found
+    from = onCacheMiss
+  }
+  const clip = from === 'random' ? randomClip(task.episode, task.question.qid) : null
+  if (clip === null) return asked('agent', agents.grounding)
+  showClip(context, view, clip)
+  return { ok: true, value: { from: 'random', clipId: clip.id } }
 }
 
 /** The response up to the executed action: later text (a second action, an observation the policy made up) does not enter the transcript (row 3). */

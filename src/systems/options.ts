@@ -1,17 +1,55 @@
-/** Options of the systems: defaults live here and only here. */
+/** Options of the systems: defaults live here and only here. A new system adds its schema to `systemsOptions`. */
 import { z } from 'zod'
 
-export const systemsOptions = z
+export const longVideoAgentOptions = z
   .object({
-    name: z.literal('longVideoAgent').default('longVideoAgent').describe('The published system to run.'),
+    name: z.literal('longVideoAgent').default('longVideoAgent').describe('LongVideoAgent: a master that calls tools.'),
+    dialect: z
+      .enum(['paper', 'released'])
+      .default('paper')
+      .describe(
+        'Names of tags, in what the master is told and in what comes back: those of the paper, or those of the released code and checkpoints (<search>, <New_clip>). What the master writes is read in both.',
+      ),
     prompt: z
       .enum(['brief', 'instructed'])
       .default('brief')
       .describe(
         'First message: `brief` has the question and options only (small masters that learnt the format), `instructed` explains the task first.',
       ),
+    actionChoice: z
+      .enum(['earliest', 'priority'])
+      .default('earliest')
+      .describe(
+        'Which of several actions in one turn is carried out: the earliest complete one, or, as in the released code, the first visual query anywhere, else grounding, else an answer.',
+      ),
+    stopAtAction: z
+      .boolean()
+      .default(true)
+      .describe(
+        'End generation at the tag that completes an action. false: the master writes on, and what follows the action is left out of the transcript.',
+      ),
+    onInvalid: z
+      .enum(['tell', 'end'])
+      .default('tell')
+      .describe('A turn without an action: `tell` the master the rules and go on, or `end` the run (released code).'),
+    transcript: z
+      .enum(['chat', 'single'])
+      .default('chat')
+      .describe(
+        "How the history is sent: `chat` as alternating messages, `single` as one user message. The master's own words are in both.",
+      ),
+    vision: z.boolean().default(true).describe('Visual queries are an action; false takes them away (ablation).'),
     showTurnsLeft: z.boolean().default(true).describe('End every message to the master with <turns_left_N>.'),
-    forceAnswerNotice: z.boolean().default(false).describe('On the last turn, tell the master to answer now.'),
+    forceAnswerNotice: z
+      .enum(['never', 'evaluation', 'always'])
+      .default('evaluation')
+      .describe('On the last turn, tell the master to answer now: never, everywhere but in training, or always.'),
+    extraGeneration: z
+      .boolean()
+      .default(false)
+      .describe(
+        'One generation more than K, as in the released code; turn K may then still use a tool. Budgets in reports say K.',
+      ),
     onAgentFailure: z
       .enum(['observe', 'stop'])
       .default('stop')
@@ -19,10 +57,36 @@ export const systemsOptions = z
         'When an agent cannot be reached or cannot read its video: `stop` ends the trajectory with stop reason agent_error, which training leaves out; `observe` tells the master and goes on.',
       ),
     initialGrounding: z
-      .enum(['none', 'agent'])
-      .default('none')
-      .describe('`agent`: ground once before turn 1 and show the clip in the first message; not counted as a turn.'),
+      .enum(['none', 'agent', 'cache', 'random'])
+      .default('agent')
+      .describe(
+        'Where the clip of the first message comes from, which is no turn: the grounding agent, agents.groundingCache, chance (the same clip for every run of a question), or there is none.',
+      ),
+    onCacheMiss: z
+      .enum(['agent', 'random'])
+      .default('agent')
+      .describe('initialGrounding cache: who chooses where the cache has no clip for a question.'),
   })
   .strict()
 
-export type SystemsOptions = z.infer<typeof systemsOptions>
+export const wholeEpisodeOptions = z
+  .object({
+    name: z
+      .literal('wholeEpisode')
+      .describe('Baseline without tools: one call with the subtitles of the whole episode.'),
+    clipsSeen: z
+      .number()
+      .int()
+      .min(0)
+      .default(0)
+      .describe(
+        'Evenly spaced clips whose pictures the vision agent describes for the same call; 0: subtitles only. The published baseline has 16.',
+      ),
+  })
+  .strict()
+
+export const systemsOptions = z.discriminatedUnion('name', [longVideoAgentOptions, wholeEpisodeOptions])
+
+export type LongVideoAgentOptions = z.output<typeof longVideoAgentOptions>
+export type WholeEpisodeOptions = z.output<typeof wholeEpisodeOptions>
+export type SystemsOptions = z.output<typeof systemsOptions>

@@ -4,9 +4,10 @@ import { rewardOf, rewardWarnings, scoreGroup, scoreTrajectory } from '../../src
 import { rewardOptions } from '../../src/reward/options.ts'
 import { rollout } from '../../src/rollout/index.ts'
 import { rolloutOptions } from '../../src/rollout/options.ts'
+import { parseAction } from '../../src/systems/actions.ts'
+import { firstMessage, paper } from '../../src/systems/dialect.ts'
 import { createSystem } from '../../src/systems/index.ts'
 import { systemsOptions } from '../../src/systems/options.ts'
-import { firstMessage } from '../../src/systems/transcript.ts'
 import type { Gold, StopReason, Trajectory, TrajectoryGroup, Turn } from '../../src/types.ts'
 import { answer, GROUND, look, scriptedAgents, scriptedPolicy, tinyTask } from '../rollout/scripted.ts'
 
@@ -52,9 +53,31 @@ describe('R = alpha * agg(r_fmt) + r_ans - turnCost * turns', () => {
     expect(rewardOf(run([true, true, true]), { answer: (gold.answer + 1) % 5 }, correctOnly).total).toBe(0)
     expect(reward.total).toBeCloseTo(1.15, 12)
   })
-  test('no turns earn nothing, in both aggregations', () => {
-    for (const aggregation of ['sum', 'mean'] as const)
-      expect(rewardOf(run([], null, 'token_limit'), gold, rewardOptions.parse({ aggregation })).total).toBe(0)
+  test('tags, as in the released code: 0.2 for reasoning, 0.2 for an answer tag, 1 for the right answer', () => {
+    const options = rewardOptions.parse({ alpha: 0.4, aggregation: 'tags' })
+    const said = (...responses: string[]) => {
+      const turns = responses.map((response) => ({ ...turn(false), response }))
+      const action = parseAction(responses.at(-1) as string).action
+      const option = action.kind === 'answer' ? action.option : null
+      return rewardOf({ turns, answer: option, stopReason: option === null ? 'turn_limit' : 'answered' }, gold, options)
+    }
+    expect(said('<reasoning>r</reasoning><answer>a1</answer>').total).toBeCloseTo(1.4, 12)
+    expect(said('<reasoning>r</reasoning><request_grounding/>', '<answer>a1</answer>').total).toBeCloseTo(1.4, 12)
+    expect(said('<answer>a1</answer>').total).toBeCloseTo(1.2, 12)
+    expect(said('<reasoning>r</reasoning><answer>a2</answer>').total).toBeCloseTo(0.4, 12)
+    expect(said('<answer>purple</answer>').total).toBeCloseTo(0.2, 12)
+    expect(said('<reasoning>r</reasoning>').total).toBeCloseTo(0.2, 12)
+    expect(said('<reasoning>never closed', '</answer><answer>').total).toBe(0)
+  })
+  test('alpha has no default', () => {
+    const refused = rewardOptions.safeParse({})
+    expect(refused.error?.issues[0]?.message).toMatch(/^expected a number: the paper does not publish/)
+  })
+  test('no turns earn nothing, in any aggregation', () => {
+    for (const aggregation of ['sum', 'mean', 'tags'] as const)
+      expect(rewardOf(run([], null, 'token_limit'), gold, rewardOptions.parse({ alpha: 0.1, aggregation })).total).toBe(
+        0,
+      )
   })
 })
 
@@ -70,22 +93,25 @@ test.each([
   ['cancelled', false],
   ['deadline', false],
 ] as const)('%s is scored: %s', (stopReason, scored) => {
-  expect(scoreTrajectory(trajectoryOf(stopReason), gold, rewardOptions.parse({})).reward !== null).toBe(scored)
+  expect(scoreTrajectory(trajectoryOf(stopReason), gold, rewardOptions.parse({ alpha: 0.1 })).reward !== null).toBe(
+    scored,
+  )
 })
 
 test('a deadline can be scored as a truncation', () => {
   expect(
-    scoreTrajectory(trajectoryOf('deadline'), gold, rewardOptions.parse({ deadline: 'score' })).reward,
+    scoreTrajectory(trajectoryOf('deadline'), gold, rewardOptions.parse({ alpha: 0.1, deadline: 'score' })).reward,
   ).toMatchObject({ total: 0.1 })
 })
 
 test('only an answered run is correct', () => {
-  expect(scoreTrajectory(trajectoryOf('token_limit', 1), gold, rewardOptions.parse({}))).toMatchObject({
+  expect(scoreTrajectory(trajectoryOf('token_limit', 1), gold, rewardOptions.parse({ alpha: 0.1 }))).toMatchObject({
     correct: false,
     reward: { answer: 0 },
   })
   expect(
-    rewardOf({ turns: [], answer: null, stopReason: 'answered' }, { answer: 0 }, rewardOptions.parse({})).answer,
+    rewardOf({ turns: [], answer: null, stopReason: 'answered' }, { answer: 0 }, rewardOptions.parse({ alpha: 0.1 }))
+      .answer,
   ).toBe(0)
 })
 
@@ -99,7 +125,7 @@ test("summed format reward that can reach the answer's is warned about", () => {
 
 test('the gold answer of another question is refused', () => {
   const group: TrajectoryGroup = { id: '0/q1', step: 0, task: tinyTask(), trajectories: [] }
-  expect(() => scoreGroup(group, { ...gold, qid: 'q2' }, rewardOptions.parse({}))).toThrow(
+  expect(() => scoreGroup(group, { ...gold, qid: 'q2' }, rewardOptions.parse({ alpha: 0.1 }))).toThrow(
     'expected the gold answer of question q1, got that of q2',
   )
 })
@@ -107,7 +133,7 @@ test('the gold answer of another question is refused', () => {
 /** Plays the lines against agents that try to help, and scores with alpha 0.1. */
 async function play(lines: readonly string[], sights = ['a mug'], task = tinyTask()) {
   const groups = await rollout([task], {
-    system: createSystem(systemsOptions.parse({ prompt: 'instructed' })),
+    system: createSystem(systemsOptions.parse({ prompt: 'instructed', initialGrounding: 'none' })),
     policy: scriptedPolicy(lines, { textOnly: true }).policy,
     agents: scriptedAgents(['e1_seg01_clip_03', 'e1_seg01_clip_00'], sights).agents,
     options: rolloutOptions.parse({ groupSize: 1 }),
@@ -166,7 +192,9 @@ describe('exploits', () => {
     expect(reward).toEqual({ format: 0.2, answer: 0, turnCost: 0, total: 0.2 })
   })
   test('echoing the whole prompt, with its examples of every format, earns nothing', async () => {
-    const prompt = firstMessage('instructed', tinyTask().question, null, ['<turns_left_5>'])
+    const prompt = firstMessage(paper, { prompt: 'instructed', vision: true }, tinyTask().question, null, [
+      '<turns_left_5>',
+    ])
     const { reward, correct } = await play([prompt])
     expect({ total: reward?.total, correct }).toEqual({ total: 0, correct: false })
   })

@@ -34,7 +34,7 @@ function setUp({
 }: Settings = {}) {
   const scripted = scriptedPolicy(lines, policy)
   const run: RolloutRun = {
-    system: createSystem(systemsOptions.parse(system)),
+    system: createSystem(systemsOptions.parse({ initialGrounding: 'none', ...system })),
     policy: scripted.policy,
     agents: agents.agents,
     options: rolloutOptions.parse({ groupSize: 1, ...options, budget }),

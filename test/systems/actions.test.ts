@@ -12,7 +12,7 @@ describe('well-formed turns', () => {
     ['<request_grounding>', ground],
     ['  <request_grounding>\n', ground],
     ['<request_grounding></request_grounding>', ground],
-    ['<request_grounding>the kitchen</request_grounding>', ground],
+    ['<request_grounding>the kitchen</request_grounding>', { kind: 'ground', query: 'the kitchen' }],
     ['<visual_query>a mug?</visual_query>', look('a mug?')],
     ['<visual_query> the\nsign </visual_query>', look('the\nsign')],
     ['<search>a mug</search>', look('a mug')],
@@ -82,6 +82,27 @@ describe('invalid, with the problem named', () => {
   })
 })
 
+describe('by priority, as the released code reads', () => {
+  test.each([
+    ['<answer>a1</answer><search>x</search>', look('x')],
+    ['<answer>a1</answer><request_grounding/>', ground],
+    ['<request_grounding></request_grounding><visual_query>x</visual_query>', look('x')],
+    ['<answer>a1</answer><answer>a2</answer>', answer(1)],
+    ['<search>x <answer>a1</answer></search>', look('x <answer>a1</answer>')],
+    ['<search>never closed <answer>a1</answer>', answer(1)],
+    ['<reasoning>or <search>x</search></reasoning><answer>a1</answer>', look('x')],
+    ['so I ask <request_grounding>', ground],
+    ['<answer>purple</answer>', { kind: 'invalid', problem: 'the answer is not one of the labels a0 to a4' }],
+    ['nothing', { kind: 'invalid', problem: 'there is no action tag' }],
+  ])('%j', (text, action) => {
+    expect(parseAction(text, 'priority').action).toEqual(action)
+  })
+  test('one action and nothing else is well formed in either reading', () => {
+    const text = '<reasoning>x</reasoning><answer>a1</answer>'
+    expect(parseAction(text, 'priority')).toEqual(parseAction(text))
+  })
+})
+
 test('the end of the executed action is where the transcript may be cut', () => {
   const text = '<visual_query>x</visual_query><information>made up</information>'
   expect(text.slice(0, parseAction(text).end)).toBe('<visual_query>x</visual_query>')
@@ -101,6 +122,7 @@ test('stopping at any stop string leaves a complete action', () => {
 
 test('a long hostile text is read in linear time', () => {
   const started = performance.now()
-  parseAction('<answer>'.repeat(20_000) + '<reasoning>'.repeat(20_000) + '<'.repeat(100_000))
+  const hostile = '<answer>'.repeat(20_000) + '<reasoning>'.repeat(20_000) + '<'.repeat(100_000)
+  for (const choice of ['earliest', 'priority'] as const) parseAction(hostile, choice)
   expect(performance.now() - started).toBeLessThan(500)
 })

@@ -1,7 +1,8 @@
 /** The loop, edge by edge, as small dialogues with scripted masters and agents. */
-import { expect, test } from 'vitest'
-import { createSystem } from '../../src/systems/index.ts'
-import { type SystemsOptions, systemsOptions } from '../../src/systems/options.ts'
+import { describe, expect, test } from 'vitest'
+import { createSystem, type Purpose } from '../../src/systems/index.ts'
+import { type LongVideoAgentOptions, systemsOptions } from '../../src/systems/options.ts'
+import { evidenceWindow, randomClip } from '../../src/systems/window.ts'
 import type { Budget, Message, SpeakerResult, SystemOutcome, Usage } from '../../src/types.ts'
 import { answer, failure, GROUND, look, scriptedAgents, tinyTask } from '../rollout/scripted.ts'
 
@@ -20,7 +21,8 @@ async function play(
   settings: {
     agents?: ReturnType<typeof scriptedAgents>
     budget?: Partial<Budget>
-    options?: Partial<SystemsOptions>
+    options?: Partial<LongVideoAgentOptions>
+    purpose?: Purpose
     fit?: (text: string) => string
   } = {},
 ): Promise<
@@ -34,7 +36,10 @@ async function play(
   const { agents, asked } = settings.agents ?? scriptedAgents()
   const read: Message[][] = []
   const spent: [string, Usage][] = []
-  const outcome = await createSystem(systemsOptions.parse(settings.options ?? {})).run({
+  const outcome = await createSystem(
+    systemsOptions.parse({ initialGrounding: 'none', ...settings.options }),
+    settings.purpose,
+  ).run({
     task: tinyTask(),
     master: {
       async say(messages) {
@@ -255,10 +260,182 @@ test('initial grounding that fails ends the run before anything is sampled', asy
   expect(rest).toMatchObject({ stopReason: 'agent_error', failure: failure('grounding'), turns: [] })
 })
 
+test('initial grounding that names no clip of the episode: the master is told and begins without one', async () => {
+  const { read, initial, stopReason } = await play([answer('a0')], {
+    options: { initialGrounding: 'agent' },
+    agents: scriptedAgents(['seg09_clip_09']),
+  })
+  expect(read[0]?.[0]?.content).toContain(
+    '<error>the grounding agent failed : it named no clip of this episode .</error>',
+  )
+  expect({ initial, stopReason }).toEqual({ initial: null, stopReason: 'answered' })
+})
+
+describe('initial grounding from a cache', () => {
+  const cached = (clips: Parameters<typeof scriptedAgents>[0]) => {
+    const online = scriptedAgents(['seg01_clip_01'])
+    const stored = scriptedAgents(clips)
+    return { ...online, agents: { ...online.agents, groundingCache: stored.agents.grounding } }
+  }
+  const missing = { boundary: 'grounding', kind: 'bad_response', message: 'no row' } as const
+
+  test('takes its clip and asks nobody else', async () => {
+    const { initial, asked, visited } = await play([answer('a0')], {
+      options: { initialGrounding: 'cache' },
+      agents: cached(['seg01_clip_02']),
+    })
+    expect({ initial, visited, asked: asked.ground.length }).toEqual({
+      initial: { from: 'cache', clipId: 'e1_seg01_clip_02' },
+      visited: ['e1_seg01_clip_02'],
+      asked: 0,
+    })
+  })
+
+  test('a question that it lacks goes to the agent, or to chance, which is the same for every run of a question', async () => {
+    const online = await play([answer('a0')], { options: { initialGrounding: 'cache' }, agents: cached([missing]) })
+    expect(online.initial).toEqual({ from: 'agent', clipId: 'e1_seg01_clip_01' })
+    const chance = { initialGrounding: 'cache', onCacheMiss: 'random' } as const
+    const [one, two] = await Promise.all(
+      [1, 2].map(() => play([answer('a0')], { options: chance, agents: cached([missing]) })),
+    )
+    expect(one?.initial?.from).toBe('random')
+    expect(one?.initial).toEqual(two?.initial)
+    expect(one?.asked.ground).toHaveLength(0)
+  })
+
+  test('a cache that cannot be read, or is none, ends the run', async () => {
+    const broken = { boundary: 'grounding', kind: 'bad_file', message: 'x' } as const
+    for (const agents of [cached([broken]), scriptedAgents()]) {
+      const { stopReason, read } = await play([], { options: { initialGrounding: 'cache' }, agents })
+      expect({ stopReason, read }).toEqual({ stopReason: 'agent_error', read: [] })
+    }
+  })
+})
+
+test('by chance: every clip of an episode can be the first', async () => {
+  const chosen = new Set(Array.from({ length: 60 }, (_, qid) => randomClip(tinyTask().episode, String(qid))?.id))
+  expect(chosen.size).toBe(4)
+  const { initial, visited } = await play([answer('a0')], { options: { initialGrounding: 'random' } })
+  expect(initial).toEqual({ from: 'random', clipId: visited[0] })
+})
+
+test('words inside a grounding request reach the grounding agent', async () => {
+  const { asked } = await play(['<request_grounding>the kitchen</request_grounding>', GROUND, answer('a0')])
+  expect(asked.ground.map(({ query }) => query)).toEqual(['the kitchen', undefined])
+})
+
+test('a window within the segment does not reach into the next', async () => {
+  const episode = { ...tinyTask().episode }
+  episode.clips = episode.clips.map((clip, index) => ({ ...clip, id: `e1_seg0${index < 2 ? 1 : 2}_clip_0${index}` }))
+  const names = (within: 'episode' | 'segment') =>
+    evidenceWindow(episode, episode.clips[1]!, 3, within).map(({ index }) => index)
+  expect([names('episode'), names('segment')]).toEqual([
+    [0, 1, 2],
+    [0, 1],
+  ])
+  const { asked } = await play([GROUND, look('x'), answer('a0')], {
+    agents: scriptedAgents(['seg01_clip_01']),
+    budget: { windowClips: 3, windowWithin: 'segment' },
+  })
+  expect(asked.look[0]?.clips.map(({ index }) => index)).toEqual([0, 1, 2])
+})
+
+describe('as the released code does it', () => {
+  test('one more generation after turn K, so turn K may still use a tool', async () => {
+    const budget = { turns: 2 }
+    const { turns, asked, stopReason } = await play([GROUND, GROUND, answer('a1')], {
+      budget,
+      options: { extraGeneration: true, showTurnsLeft: false },
+    })
+    expect({ turns: turns.length, asked: asked.ground.length, stopReason }).toEqual({
+      turns: 3,
+      asked: 2,
+      stopReason: 'answered',
+    })
+    const spent = await play([GROUND, GROUND, GROUND], { budget, options: { extraGeneration: true } })
+    expect({ turns: spent.turns.length, asked: spent.asked.ground.length, stopReason: spent.stopReason }).toEqual({
+      turns: 3,
+      asked: 2,
+      stopReason: 'turn_limit',
+    })
+  })
+
+  test('an invalid turn ends the run', async () => {
+    const { turns, stopReason, answer: chosen } = await play(['hm'], { options: { onInvalid: 'end' } })
+    expect({ stopReason, chosen, turns: turns.length }).toEqual({
+      stopReason: 'invalid_action',
+      chosen: null,
+      turns: 1,
+    })
+  })
+
+  test('a visual query anywhere goes before an answer, and what follows it is left out', async () => {
+    const { turns, read } = await play([GROUND, `${answer('a0')} ${look('a mug')} and so on`, answer('a1')], {
+      options: { actionChoice: 'priority', stopAtAction: false },
+    })
+    expect(turns[1]?.action).toEqual({ kind: 'look', query: 'a mug' })
+    expect(read[2]?.[3]?.content).toBe(`${answer('a0')} ${look('a mug')}`)
+  })
+
+  test('its tags, there and back', async () => {
+    const { read, observed } = await play([GROUND, '<search>a mug</search>', 'hm', answer('a0')], {
+      agents: scriptedAgents(['seg01_clip_03', failure('grounding')]),
+      options: {
+        dialect: 'released',
+        prompt: 'instructed',
+        showTurnsLeft: false,
+        initialGrounding: 'random',
+        forceAnswerNotice: 'never',
+      },
+    })
+    const first = read[0]?.[0]?.content as string
+    expect(first).toContain('<search>')
+    expect(first).not.toContain('visual_query')
+    expect(first).toMatch(
+      /question: what does Ann hold \?\na0: a cup\n.*<information>subtitles: <(e1_seg01_clip_0\d)>Ann : line \d<\/\1><\/information>$/s,
+    )
+    expect(observed[0]).toBe('\n<New_clip>e1_seg01_clip_03 + Ann : line 3</New_clip>\n')
+    expect(observed[1]).toBe('\n<information>visual description: a red mug</information>\n')
+    expect(observed[2]).toContain('<search>')
+  })
+})
+
+test('without vision the master is not told of it, and a visual query is no action', async () => {
+  const { read, turns, asked, observed } = await play([GROUND, look('a mug'), answer('a0')], {
+    options: { vision: false, prompt: 'instructed' },
+  })
+  expect(read[0]?.[0]?.content).not.toMatch(/visual_query|picture/)
+  expect(turns[1]).toMatchObject({ action: { kind: 'invalid' }, wellFormed: false })
+  expect(observed[1]).toContain('only two actions')
+  expect(asked.look).toHaveLength(0)
+})
+
+test("the history as one message holds the master's own words", async () => {
+  const { read } = await play([GROUND, look('a mug'), answer('a0')], { options: { transcript: 'single' } })
+  expect(read[2]).toHaveLength(1)
+  expect(read[2]?.[0]).toEqual({
+    role: 'user',
+    content: `${read[0]?.[0]?.content}\n${GROUND}\n<seg01_clip_00>\nAnn : line 0\n</seg01_clip_00>\n<turns_left_4>\n${look('a mug')}\n<information>a red mug</information>\n<turns_left_3>`,
+  })
+})
+
+test('the last turn is announced in evaluation and not in training, unless told otherwise', async () => {
+  const said = async (purpose: Purpose, forceAnswerNotice?: LongVideoAgentOptions['forceAnswerNotice']) => {
+    const options = forceAnswerNotice === undefined ? {} : { forceAnswerNotice }
+    const { read } = await play([answer('a0')], { purpose, options, budget: { turns: 1 } })
+    return read[0]?.[0]?.content.includes('last turn')
+  }
+  expect(await Promise.all([said('training'), said('evaluation')])).toEqual([false, true])
+  expect(await Promise.all([said('training', 'always'), said('evaluation', 'never')])).toEqual([true, false])
+})
+
 test('turns left can be hidden, and the last turn announced', async () => {
   const hidden = await play([GROUND, answer('a0')], { options: { showTurnsLeft: false } })
   expect(JSON.stringify(hidden.read)).not.toContain('turns_left')
-  const announced = await play([GROUND, answer('a0')], { options: { forceAnswerNotice: true }, budget: { turns: 2 } })
+  const announced = await play([GROUND, answer('a0')], {
+    options: { forceAnswerNotice: 'always' },
+    budget: { turns: 2 },
+  })
   expect(announced.read[0]?.[0]?.content).not.toContain('last turn')
   expect(announced.observed[0]).toMatch(/\nthis is the last turn : answer now \.\n<turns_left_1>$/)
 })
