@@ -184,6 +184,8 @@ export interface ChatTokenizer {
   encodeContinuation(messages: readonly Message[]): number[]
   /** `skipSpecial` leaves out tokens such as `<|im_end|>`. */
   decode(ids: readonly number[], skipSpecial?: boolean): string
+  /** Ids that end a message, where they are known. */
+  readonly endIds?: ReadonlySet<number>
   /** Absent when the chat template knows no tools. */
   readonly toolSyntax?: ToolSyntax
 }
