@@ -71,9 +71,16 @@ export function graphOps(graph: Graph): Ops<Value> {
     })
   }
 
-  /** A half-precision matrix as numbers to compute with. */
-  function widened(x: Value): Value {
-    return x.type === 'float16' ? toFloat(x) : x
+  /**
+   * A half-precision matrix as numbers to compute with, made only once `after` is there: the runtime would widen all matrices at the
+   * start, as they wait for nothing. The target shape, to which some size of `after` times 0 is added, makes this one wait.
+   */
+  function widened(matrix: Value, after: Value): Value {
+    if (matrix.type !== 'float16') return matrix
+    const rows = graph.emit('Shape', [after], 'int64', [1], { attributes: { start: 0, end: 1 } })
+    const none = graph.emit('Sub', [rows, rows], 'int64', [1])
+    const shape = graph.emit('Add', [graph.sizesOf(matrix.shape), none], 'int64', [matrix.shape.length])
+    return toFloat(graph.emit('Reshape', [matrix, shape], matrix.type, matrix.shape))
   }
 
   function compare(operator: string, a: Value, b: Value): Value {
@@ -203,7 +210,7 @@ export function graphOps(graph: Graph): Ops<Value> {
     const rows = graph.emit('Gather', [table, indices], table.type, [...indices.shape, ...table.shape.slice(1)], {
       attributes: { axis: 0 },
     })
-    return graph.differentiate(widened(rows), [table], (g) => {
+    return graph.differentiate(rows.type === 'float16' ? toFloat(rows) : rows, [table], (g) => {
       // Rows may be gathered more than once, so their gradients add up.
       const at = reshape(toInt64(indices), [...indices.shape, 1])
       return [
@@ -269,10 +276,10 @@ export function graphOps(graph: Graph): Ops<Value> {
   function linear(x: Value, weight: Value, bias?: Value): Value {
     const out = weight.shape[0]!
     const inputs = bias === undefined ? [x, weight] : [x, weight, bias]
-    const operands = bias === undefined ? [x, widened(weight)] : [x, widened(weight), bias]
+    const operands = bias === undefined ? [x, widened(weight, x)] : [x, widened(weight, x), bias]
     return graph.differentiate(gemm(operands, [x.shape[0]!, out], 0, 1), inputs, (g) => [
       // Half-precision weights are widened anew, so that their float32 copies do not live from here to there.
-      x.differentiable ? gemm([g, widened(weight)], x.shape, 0, 0) : null,
+      x.differentiable ? gemm([g, widened(weight, g)], x.shape, 0, 0) : null,
       weight.differentiable ? gemm([g, x], weight.shape, 1, 0) : null,
       bias?.differentiable ? sum(g, [0], false) : null,
     ])

@@ -72,9 +72,12 @@ export async function uploadWeights(
 function stored(data: Float32Array, type: FloatType | 'float16', name: string): TensorData['data'] {
   if (type === 'float32') return data
   if (type === 'float64') return Float64Array.from(data)
-  const large = data.find((value) => Math.abs(value) >= HALF_OVERFLOW)
-  if (large !== undefined)
-    throw new Error(`Weight ${name} holds ${large}, too large for float16 (65504); set policy.frozenType to float32`)
+  for (let index = 0; index < data.length; index += 1) {
+    if (Math.abs(data[index]!) >= HALF_OVERFLOW)
+      throw new Error(
+        `Weight ${name} holds ${data[index]}, too large for float16 (65504); set policy.frozenType to float32`,
+      )
+  }
   return new Uint16Array(new Float16Array(data).buffer)
 }
 
