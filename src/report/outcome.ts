@@ -62,12 +62,14 @@ export function outcomeOf(trace: Trace, key: AnswerKey | null): Outcome {
   const clips = key?.episodes[trace.episodeId] ?? []
   const windowAt = (clipId: string | null): readonly KeyedClip[] => {
     const centre = clips.find(({ id }) => id === clipId)
-    return centre === undefined ? [] : evidenceWindow({ clips }, centre, budget.windowClips)
+    return centre === undefined ? [] : evidenceWindow({ clips }, centre, budget.windowClips, budget.windowWithin)
   }
   const holdsGold = (window: readonly KeyedClip[]) => window.some(({ id }) => id === gold?.clipId)
   const grounds = turns.filter(({ action }) => action.kind === 'ground')
   // what grounding showed: an agent that failed, or was asked on the last turn, showed nothing
   const shown = grounds.filter(({ failure, observation }) => failure === null && observation !== null)
+  // what was shown first, before turn 1 or by the first grounding
+  const first = windowAt(trace.initial?.clipId ?? shown[0]?.clipId ?? visited[0] ?? null)
   const last = windowAt(turns.at(-1)?.clipId ?? null)
   const response = turns.at(-1)?.response
   return {
@@ -84,7 +86,7 @@ export function outcomeOf(trace: Trace, key: AnswerKey | null): Outcome {
     answered: trace.stopReason === 'answered',
     correct: trace.correct,
     lenient: gold === null ? null : trace.correct || means(response, trace, gold.answer),
-    groundedInitial: gold === null ? null : visited.slice(0, budget.windowClips).includes(gold.clipId),
+    groundedInitial: gold === null ? null : holdsGold(first),
     groundedFinal: gold === null ? null : holdsGold(last),
     groundedAny: trace.grounded,
     windows: shown.length,

@@ -68,6 +68,7 @@ function metricTable(groups: readonly Group[], keys: readonly MetricKey[], terms
 
 const REASONS: Record<string, string> = {
   answered: 'The master gave a valid answer.',
+  invalid_action: 'The master wrote no action, in a system that ends then.',
   turn_limit: 'K turns were used up without an answer.',
   token_limit: 'The bound on tokens was reached.',
   context_limit: 'The prompt no longer fitted into the master’s context.',
