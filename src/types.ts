@@ -150,6 +150,35 @@ export interface Sampling {
   maxTokens: number
   /** Generation ends after one of these is written; the stop string is kept in the text and its tokens in the ids. */
   stop: readonly string[]
+  /** Tokens that end generation besides those that end a message; kept in the ids. */
+  stopIds?: readonly number[]
+  /** Goes on behind tokens that end a message. */
+  ignoreEnd?: boolean
+  /**
+   * Cuts of the distribution that is drawn from: the smallest set of tokens with this probability, so many tokens (0: all), tokens with at
+   * least this share of the likeliest one's probability. Log-probabilities stay those of the whole distribution.
+   */
+  topP?: number
+  topK?: number
+  minP?: number
+  /** Added to logits by token id; part of the distribution that log-probabilities are of. */
+  logitBias?: ReadonlyMap<number, number>
+  /** Called before each token with all ids sampled so far: 1 for every token that may come next, [vocabularySize]. A cut like `topP`. */
+  allowed?(sampled: readonly number[]): Uint8Array
+}
+
+/** A token and the natural logarithm of its probability. */
+export interface TokenLogprob {
+  id: number
+  logprob: number
+}
+
+/** A token of a prompt or an answer. */
+export interface ToldToken extends TokenLogprob {
+  /** The likeliest tokens there, likeliest first, as many as were asked for. */
+  alternatives: readonly TokenLogprob[]
+  /** 1 for the likeliest. */
+  rank: number
 }
 
 export interface GenerateRequest {
@@ -161,6 +190,11 @@ export interface GenerateRequest {
   seed: string
   /** Names a conversation whose key-value cache may be kept for its next turn. */
   session?: string
+  /** How many alternatives to tell for each sampled token, and for each token of the prompt; absent: nothing is told of them. */
+  tellSampled?: number
+  tellPrompt?: number
+  /** Told of each token as it is sampled, in order, before the call resolves. */
+  onToken?(token: TokenLogprob & Partial<ToldToken>): void
   signal?: AbortSignal
 }
 
@@ -171,6 +205,10 @@ export interface Generation {
   logprobs: readonly number[] | null
   finishReason: 'stop' | 'length'
   version: string
+  /** Of each sampled token, when `tellSampled` asked for it. */
+  told?: readonly ToldToken[]
+  /** Of each token of the prompt, when `tellPrompt` asked for it; nothing is known of the first: null. */
+  toldPrompt?: readonly (ToldToken | null)[]
   usage: Usage
 }
 
