@@ -219,7 +219,7 @@ export interface ChatTokenizer {
   /** Ids of the whole conversation, ending where the assistant begins to write unless `settings` say otherwise. Throws when the template refuses. */
   encodePrompt(messages: readonly ChatMessage[], settings?: PromptSettings): number[]
   /** Ids to append after sampled assistant ids: what closes that message, then `messages`, ending where the assistant begins again. */
-  encodeContinuation(messages: readonly Message[]): number[]
+  encodeContinuation(messages: readonly ChatMessage[]): number[]
   /** `skipSpecial` leaves out tokens such as `<|im_end|>`. */
   decode(ids: readonly number[], skipSpecial?: boolean): string
   /** Ids that end a message, where they are known. */
