@@ -20,7 +20,7 @@ import type { Sweep } from './report/sweep.ts'
 import { writeComparison, writeSweep } from './report/write.ts'
 import { answerable, noAnswers, rolloutsInto } from './rollouts.ts'
 import { recordConfig, recordEngine } from './runFolder.ts'
-import { cellDirectory, type PlannedCell, planSweep, type SweepPlan, type SweepRequest } from './sweepPlan.ts'
+import { cellDirectories, ORACLE, type PlannedCell, planSweep, type SweepPlan, type SweepRequest } from './sweepPlan.ts'
 import { createSystem } from './systems/index.ts'
 import { oraclePolicy } from './teacher.ts'
 import type { Policy, Result, Task } from './types.ts'
@@ -80,13 +80,18 @@ function chosen(tasks: readonly Task[], { seed, evaluation }: RunConfig): readon
 async function sweepOf(plan: SweepPlan, dataset: Dataset, of: number, tasks: readonly Task[]): Promise<Result<Sweep>> {
   const { config, varied, baseline } = plan
   const questions = await questionsContent(dataset)
-  const cells: Sweep['cells'] = []
-  for (const cell of plan.cells) {
-    const policy = await policyContent(cell.config.policy)
+  const hashes: string[] = []
+  for (const { config, ceiling } of plan.cells) {
+    const policy = await policyContent(config.policy)
     if (!policy.ok) return policy
-    const hash = samplingHash(cell.config, { policy: cell.ceiling ? 'oracle' : policy.value, questions })
-    cells.push({ settings: cell.settings, directory: cellDirectory(cell, hash), ceiling: cell.ceiling })
+    hashes.push(samplingHash(config, { policy: ceiling ? ORACLE : policy.value, questions }))
   }
+  const directories = cellDirectories(plan.cells, hashes)
+  const cells = plan.cells.map(({ settings, ceiling }, i) => ({
+    settings,
+    directory: directories[i] as string,
+    ceiling,
+  }))
   return {
     ok: true,
     value: {
@@ -108,9 +113,11 @@ const qidOf = ({ question }: Task) => question.qid
 function describe({ system, agents, rollout, policy, engine, seed, dataset }: RunConfig): Sweep['setting'] {
   const agent = (one: { type: string; model?: string }) =>
     one.model === undefined ? one.type : `${one.type}, ${one.model}`
+  const { name, ...options } = system
+  const { type, ...engineOptions } = engine
   const boxes = JSON.stringify(agents).includes('"oracleBoxes":true')
   return {
-    system: `${system.name}, ${system.prompt} prompt`,
+    system: named(name, options),
     'grounding agent': agent(agents.grounding),
     'vision agent': agent(agents.vision),
     ...(boxes ? { 'oracle boxes': 'shown: the vision agent is told where the right answer is' } : {}),
@@ -118,15 +125,15 @@ function describe({ system, agents, rollout, policy, engine, seed, dataset }: Ru
     'turns at most (K)': [rollout.budget.turns].flat().join(', '),
     'clips in view (w)': rollout.budget.windowClips,
     decoding: rollout.temperature === 0 ? 'greedy' : `sampled, temperature ${rollout.temperature}`,
-    engine: policy.type === 'endpoint' ? `endpoint ${policy.baseUrl}` : engineName(engine),
+    engine: policy.type === 'endpoint' ? `endpoint ${policy.baseUrl}` : named(type, engineOptions),
     seed,
   }
 }
 
-/** `onnxruntime: threads 2, memoryArena true`. */
-function engineName({ type, ...options }: RunConfig['engine']): string {
+/** `longVideoAgent: prompt brief, showTurnsLeft true`. */
+function named(name: string, options: object): string {
   const keys = Object.entries(options).map(([key, value]) => `${key} ${value}`)
-  return [type, keys.join(', ')].filter(Boolean).join(': ')
+  return [name, keys.join(', ')].filter(Boolean).join(': ')
 }
 
 /** null where questions are missing. */

@@ -242,11 +242,19 @@ function baselineOf(text: string | null, cells: readonly PlannedCell[]): Result<
   return fail(`--baseline ${text}: no cell of this comparison has these settings; add the value to --vary or --policy.`)
 }
 
-/** Where a cell's trajectories lie, from the folder of the run: named by all that decides them. */
-export function cellDirectory({ settings, ceiling }: PlannedCell, sampling: string): string {
-  // a deadline does not enter the sampling hash, yet may be what is compared
-  const { policy: _, ...varied } = settings
-  return join('cells', configHash({ sampling, varied, ceiling }))
+/**
+ * Where each cell's trajectories lie, from the folder of the run: named by all that decides them, so that sweeps that share a cell share
+ * its trajectories. `sampling`: of each cell, what `samplingHash` says. The deadline does not enter that hash and is a budget all the same.
+ */
+export function cellDirectories(cells: readonly PlannedCell[], sampling: readonly string[]): string[] {
+  const names = cells.map(({ config, ceiling }, i) =>
+    configHash([sampling[i], ceiling, config.rollout.budget.deadlineSeconds]),
+  )
+  return names.map((name, i) => {
+    // what varies only in how it runs, such as the number of threads, is compared in its seconds
+    const alone = names.filter((other) => other === name).length === 1
+    return join('cells', alone ? name : configHash([name, cells[i]?.settings]))
+  })
 }
 
 function fail(message: string): { ok: false; failure: { boundary: 'config'; kind: 'bad_request'; message: string } } {

@@ -16,7 +16,13 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }))
 
 const endpoint = { type: 'endpoint', baseUrl: 'http://127.0.0.1:9/v1', model: 'm' }
-const base = runConfig.parse({ name: 'run', dataset: { path: 'data' }, policy: endpoint, agents: { vision: endpoint }, reward: { alpha: 0.1 } })
+const base = runConfig.parse({
+  name: 'run',
+  dataset: { path: 'data' },
+  policy: endpoint,
+  agents: { vision: endpoint },
+  reward: { alpha: 0.1 },
+})
 const contents = { policy: 'p', questions: 'q' }
 
 test('other trajectories have another name; those of a run with more patience or other prices have the same', () => {
