@@ -39,6 +39,14 @@ export const runConfig = z
         steps: count.default(100).describe('Policy updates on fresh rollouts.'),
         tasksPerStep: count.default(16).describe('Tasks per step, each with a group of trajectories.'),
         saveEvery: count.default(10).describe('Steps between checkpoints.'),
+        memoryGiB: z
+          .number()
+          .positive()
+          .nullable()
+          .default(null)
+          .describe(
+            'Memory that training may take in all, in GiB: micro-batches are made small enough. null: as large as grpo.microBatchTokens says.',
+          ),
       })
       .strict()
       .prefault({}),

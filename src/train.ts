@@ -23,6 +23,7 @@ import { policyRows } from './grpo/rows.ts'
 import { openTrainer, type Trainer } from './grpo/trainer.ts'
 import { trajectoryValues } from './grpo/trajectoryValues.ts'
 import { type UpdateMetrics, updatePolicy } from './grpo/update.ts'
+import { planMemory } from './memory.ts'
 import { stoppedAt } from './nonFinite.ts'
 import { goldFor, type OpenRun, openRun, type Trainable } from './open.ts'
 import { tellFailures } from './outages.ts'
@@ -123,7 +124,12 @@ export async function train(
     const { device, config: decoder } = run.trainable.policy
     if (decoder.matrixType !== 'float32' && decoder.lora === null)
       return fail('policy.frozenType: float16 weights are not trained; add policy.lora, or use float32')
-    const trainer = await openTrainer(device, decoder, { valueHead: config.grpo.advantageBaseline === 'value' })
+    const memory = planMemory(config, decoder, run.trainable.policy.contextLength)
+    if (!memory.ok) return memory
+    const { withinMemory, line } = memory.value
+    if (line !== null) progress.line(line)
+    const valueHead = config.grpo.advantageBaseline === 'value'
+    const trainer = await openTrainer(device, decoder, { valueHead, withinMemory })
     try {
       return await trainRun(config, run, run.trainable, trainer, progress, signal, resume)
     } finally {

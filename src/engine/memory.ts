@@ -59,28 +59,30 @@ export function livePeaks(nodes: readonly LiveNode[], outputs: readonly Value[])
   return peaks
 }
 
-/** Bytes at the worst moment for these sizes. Throws on a name that has no size. */
-export function peakBytes(peaks: readonly Polynomial[], sizes: Readonly<Record<string, number>>): number {
-  const products = new Map<string, number>()
-  const productOf = (term: string): number => {
-    const known = products.get(term)
-    if (known !== undefined) return known
-    let product = 1
-    for (const name of term === '' ? [] : term.split('*')) {
-      const size = sizes[name]
-      if (size === undefined) throw new Error(`The memory of a run depends on ${name}, whose size is not given`)
-      product *= size
+/**
+ * Bytes at the worst moment, as a function of the sizes: products of names once, then one pass over all peaks, since it is asked for
+ * every way to divide a batch. Throws on a name that has no size.
+ */
+export function peakBytes(peaks: readonly Polynomial[]): (sizes: Readonly<Record<string, number>>) => number {
+  const termsOfAll = [...new Set(peaks.flatMap((peak) => Object.keys(peak)))]
+  const factors = termsOfAll.map((term) => term.split('*').filter(Boolean))
+  const amounts = peaks.map((peak) => Float64Array.from(termsOfAll, (term) => peak[term] ?? 0))
+  return (sizes) => {
+    const products = factors.map((names) =>
+      names.reduce((product, name) => {
+        const size = sizes[name]
+        if (size === undefined) throw new Error(`The memory of a run depends on ${name}, whose size is not given`)
+        return product * size
+      }, 1),
+    )
+    let most = 0
+    for (const of of amounts) {
+      let bytes = 0
+      for (let term = 0; term < products.length; term += 1) bytes += of[term]! * products[term]!
+      most = Math.max(most, bytes)
     }
-    products.set(term, product)
-    return product
+    return most
   }
-  let most = 0
-  for (const peak of peaks) {
-    let bytes = 0
-    for (const [term, amount] of Object.entries(peak)) bytes += amount * productOf(term)
-    most = Math.max(most, bytes)
-  }
-  return most
 }
 
 /** Adds a peak unless one that is there is at least as large in every term; drops those that it covers. */
