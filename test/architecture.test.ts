@@ -14,9 +14,9 @@ const mayImport: Record<string, readonly string[]> = {
   agents: ['video'],
   policy: ['engine'],
   systems: [],
-  rollout: ['systems', 'reward'],
+  rollout: ['systems', 'reward', 'trajectory'],
   grpo: ['engine', 'policy'],
-  serve: ['policy', 'checkpoint'],
+  serve: ['policy', 'checkpoint', 'trajectory'],
   report: ['trajectory', 'systems'],
   view: ['trajectory'],
 }

@@ -10,6 +10,8 @@
  * A segment also ends when the policy's version changes; the next one then starts from the same ids. So `segments.length - 1` counts
  * the breaks. Policies that do not tell token ids give no segments. It knows nothing of actions, agents or rewards.
  */
+
+import { beginSegment, type GrowingSegment, growSegment } from '../trajectory/growing.ts'
 import type { Budget, Failure, Generation, Message, Policy, Segment, Speaker, SpeakerResult, Usage } from '../types.ts'
 import type { Cutoff } from './cutoff.ts'
 import { addUsage, noUsage } from './usage.ts'
@@ -35,15 +37,6 @@ export interface RecorderSettings {
   cutoff: Cutoff
 }
 
-/** A segment while it grows. */
-interface Draft {
-  ids: number[]
-  actionMask: (0 | 1)[]
-  logprobs: number[]
-  promptLength: number
-  policyVersion: string
-}
-
 /** Ids to send; `continues`: they begin with the whole last segment. */
 interface Prompt {
   ids: number[]
@@ -56,7 +49,7 @@ export function createRecorder(
   policy: Policy,
   { session, seed, temperature, budget, cutoff }: RecorderSettings,
 ): Recorder {
-  const segments: Draft[] = []
+  const segments: GrowingSegment[] = []
   /** The conversation that the last segment holds, the policy's own last message included. */
   let spoken: readonly Message[] = []
   let firstPromptTokens: number | null = null
@@ -105,19 +98,18 @@ export function createRecorder(
     lastTokens = generation.usage.promptTokens + generation.usage.completionTokens
     if (prompt === null || generation.tokenIds === null || generation.logprobs === null) return
 
+    const call = {
+      promptIds: prompt.ids,
+      tokenIds: generation.tokenIds,
+      logprobs: generation.logprobs,
+      policyVersion: generation.version,
+    }
     let segment = segments.at(-1)
     if (segment === undefined || !prompt.continues || segment.policyVersion !== generation.version) {
-      segment = {
-        ids: [],
-        actionMask: [],
-        logprobs: [],
-        promptLength: prompt.ids.length,
-        policyVersion: generation.version,
-      }
+      segment = beginSegment(call)
       segments.push(segment)
     }
-    for (let t = segment.ids.length; t < prompt.ids.length; t++) append(segment, prompt.ids[t] as number, 0, 0)
-    for (const [t, id] of generation.tokenIds.entries()) append(segment, id, 1, generation.logprobs[t] as number)
+    growSegment(segment, call)
     spoken = [...messages, { role: 'assistant', content: generation.text }]
   }
 
@@ -159,12 +151,6 @@ export function createRecorder(
     },
     recording: () => ({ segments, usage, policyVersion }),
   }
-}
-
-function append(segment: Draft, id: number, mask: 0 | 1, logprob: number): void {
-  segment.ids.push(id)
-  segment.actionMask.push(mask)
-  segment.logprobs.push(logprob)
 }
 
 function prefixHolds(messages: readonly Message[], spoken: readonly Message[]): boolean {
