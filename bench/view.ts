@@ -49,8 +49,8 @@ async function measure(): Promise<void> {
       '/?stop=turn_limit&turns=5',
       '/?least=1&kind=visual&page=100',
       '/?version=made@77',
-      '/t/12/q3/4?gold=1',
-      '/tokens/12/q3/4',
+      '/t/12/q3/0?gold=1',
+      '/tokens/12/q3/0',
       '/training',
     ]) {
       const times: number[] = []
