@@ -143,6 +143,19 @@ export const commands: Command[] = [
     },
   },
   {
+    words: 'ground',
+    about: 'Ask the grounding agent once per question, into the file agents.groundingCache',
+    options: { config: config(), set },
+    examples: [
+      [
+        '$0 ground --config configs/mine.yaml --set agents.groundingCache=datasets/tvqa/grounding.jsonl',
+        'Run again to go on where it stopped',
+      ],
+    ],
+    run: (options, { progress, signal }) =>
+      withConfig(options, async (run) => (await import('./ground.ts')).groundQuestions(run, progress, signal)),
+  },
+  {
     words: 'rollout',
     about: 'Generate and score trajectories, without training',
     options: { config: config(), set, resume },

@@ -4,14 +4,14 @@
  * run again and a crash loses what was in flight. The numbers are made by `report/comparison.ts` from what is stored.
  */
 import { join } from 'node:path'
-import { type OpenAgents, openAgents } from './agents/index.ts'
+import type { OpenAgents } from './agents/index.ts'
 import type { RunConfig } from './config.ts'
 import { configHash } from './configFile.ts'
 import type { Dataset } from './dataset/index.ts'
 import { Dice } from './dataset/miniature/story.ts'
 import type { EngineInUse } from './engine/protocol.ts'
 import { policyContent, questionsContent, samplingHash } from './identity.ts'
-import { type OpenRun, openMaster, openQuestions } from './open.ts'
+import { type OpenRun, openHelpers, openMaster, openQuestions } from './open.ts'
 import type { Progress } from './progress.ts'
 import { type Comparison, compareCells } from './report/comparison.ts'
 import type { Outcome } from './report/outcome.ts'
@@ -115,12 +115,11 @@ function describe({ system, agents, rollout, policy, engine, seed, dataset }: Ru
     one.model === undefined ? one.type : `${one.type}, ${one.model}`
   const { name, ...options } = system
   const { type, ...engineOptions } = engine
-  const boxes = JSON.stringify(agents).includes('"oracleBoxes":true')
   return {
     system: named(name, options),
     'grounding agent': agent(agents.grounding),
     'vision agent': agent(agents.vision),
-    ...(boxes ? { 'oracle boxes': 'shown: the vision agent is told where the right answer is' } : {}),
+    ...(agents.oracleBoxes ? { 'oracle boxes': 'shown: the vision agent is told where the right answer is' } : {}),
     data: dataset.path,
     'turns at most (K)': [rollout.budget.turns].flat().join(', '),
     'clips in view (w)': rollout.budget.windowClips,
@@ -232,7 +231,7 @@ async function openParts(
   if (!master.ok) return master
   const { policy, trainable } = master.value
   const engine = trainable?.policy.device.inUse ?? null
-  const agents = await openAgents(config.agents)
+  const agents = await openHelpers(config, dataset)
   if (!agents.ok) {
     await policy.close()
     return agents

@@ -1,9 +1,14 @@
 /**
  * Reads a YAML file against a zod schema and says, for each bad key, where it stands, what was expected, what came and what was
  * probably meant. Knows YAML and schemas, and nothing of what the keys mean: that is config.ts.
+ *
+ * `extends: presets/paper.yaml` (a path from the file's own folder) takes another file's values where this one has none. Mappings are
+ * joined key by key; a section that says another `type` or `name` than the one it extends is another kind of thing and replaces it, as
+ * lists and plain values do.
  */
 import { createHash } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
 import { closest, distance } from 'fastest-levenshtein'
 import { type Document, isMap, isNode, LineCounter, parse, parseDocument } from 'yaml'
 import { z } from 'zod'
@@ -24,30 +29,18 @@ export async function readConfigFile<Schema extends z.ZodType>(
   path: string,
   overrides: readonly string[] = [],
 ): Promise<Result<z.output<Schema>>> {
-  let text: string
-  try {
-    text = await readFile(path, 'utf8')
-  } catch (error) {
-    const reason = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : String(error)
-    return fail(
-      `${path}: cannot read this configuration: ${reason}. Give the path of a YAML file, such as those in configs/.`,
-      'missing_file',
-    )
-  }
-  const lines = new LineCounter()
-  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true })
-  const broken = document.errors[0]
-  if (broken) return fail(`${path}:${lines.linePos(broken.pos[0]).line}: this is not YAML: ${broken.message}`)
-  if (!isMap(document.contents))
-    return fail(`${path}: expected a YAML mapping of keys to values, got ${kindOf(document.toJS())}.`)
-
+  const own = await readLayer(path)
+  if (!own.ok) return own
   const overridden = new Map<string, string>()
   for (const override of overrides) {
-    const problem = applyOverride(document, override, overridden)
+    const problem = applyOverride(own.value.document, override, overridden)
     if (problem) return fail(problem)
   }
+  const extended = await layersFrom(own.value)
+  if (!extended.ok) return extended
+  const layers = extended.value
 
-  const parsed = schema.safeParse(document.toJS(), { reportInput: true })
+  const parsed = schema.safeParse(joined(layers), { reportInput: true })
   if (parsed.success) return { ok: true, value: parsed.data }
   const keys = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' }) as JsonSchema
   // An unknown key first: a missing one is often the same key, mistyped.
@@ -65,9 +58,82 @@ export async function readConfigFile<Schema extends z.ZodType>(
       ([key]) => name === key || name.startsWith(`${key}.`) || key.startsWith(`${name}.`),
     )
     if (override) return `--set ${override[1]}: ${name}`
-    const offset = offsetOf(document, at)
-    return `${path}${offset === null ? '' : `:${lines.linePos(offset).line}`}: ${name || 'the file'}`
+    const found = locate(layers, at)
+    return `${found ?? path}: ${name || 'the file'}`
   }
+}
+
+/** One file, as written. */
+interface Layer {
+  path: string
+  document: Document
+  lines: LineCounter
+}
+
+async function readLayer(path: string): Promise<Result<Layer>> {
+  let text: string
+  try {
+    text = await readFile(path, 'utf8')
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : String(error)
+    return fail(
+      `${path}: cannot read this configuration: ${reason}. Give the path of a YAML file, such as those in configs/.`,
+      'missing_file',
+    )
+  }
+  const lines = new LineCounter()
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: true })
+  const broken = document.errors[0]
+  if (broken) return fail(`${path}:${lines.linePos(broken.pos[0]).line}: this is not YAML: ${broken.message}`)
+  if (!isMap(document.contents))
+    return fail(`${path}: expected a YAML mapping of keys to values, got ${kindOf(document.toJS())}.`)
+  return { ok: true, value: { path, document, lines } }
+}
+
+const EXTENDS = 'extends'
+
+/** The file and those that it extends, one after another, nearest first. */
+async function layersFrom(own: Layer): Promise<Result<Layer[]>> {
+  const layers = [own]
+  for (let last = own; ; ) {
+    const named: unknown = last.document.get(EXTENDS)
+    if (named === undefined) return { ok: true, value: layers }
+    const at = locate([last], [EXTENDS]) ?? last.path
+    if (typeof named !== 'string' || named === '')
+      return fail(
+        `${at}: ${EXTENDS}: expected the path of a YAML file from the folder of this one, got ${shown(named)}.`,
+      )
+    const path = join(dirname(last.path), named)
+    if (layers.some((layer) => resolve(layer.path) === resolve(path)))
+      return fail(`${at}: ${EXTENDS}: ${path} extends this file in turn; one of them has to stand alone.`)
+    const next = await readLayer(path)
+    if (!next.ok) return fail(`${at}: ${EXTENDS}: ${next.failure.message}`, next.failure.kind)
+    layers.push(next.value)
+    last = next.value
+  }
+}
+
+/** The values of all layers, the nearest first, without what they extend. */
+function joined(layers: readonly Layer[]): unknown {
+  const values = layers.map(({ document }) => {
+    const { [EXTENDS]: _, ...rest } = document.toJS() as Record<string, unknown>
+    return rest
+  })
+  return values.reduceRight((base, own) => over(base, own))
+}
+
+function over(base: Record<string, unknown>, own: Record<string, unknown>): Record<string, unknown> {
+  const result = { ...base }
+  for (const [key, value] of Object.entries(own)) {
+    const below = base[key]
+    result[key] = isMapping(below) && isMapping(value) && !differs(below, value) ? over(below, value) : value
+  }
+  return result
+}
+
+/** Whether two sections are of different kinds, such as an embedded agent and one behind an endpoint. */
+function differs(base: Record<string, unknown>, own: Record<string, unknown>): boolean {
+  return ['type', 'name'].some((key) => key in base && key in own && base[key] !== own[key])
 }
 
 /** A short name for what a run was configured to do: the same values give the same hash, in whatever order. */
@@ -180,19 +246,26 @@ function branches(schema: JsonSchema): JsonSchema[] {
   return [schema, ...inner.flatMap(branches)]
 }
 
-/** Where a key, or the nearest thing around it, stands in the text. */
-function offsetOf(document: Document, path: Path): number | null {
+/** `file:line` of a key, or of the nearest thing around it, in the nearest file that has it. */
+function locate(layers: readonly Layer[], path: Path): string | null {
   for (let length = path.length; length > 0; length--) {
-    const parent = length === 1 ? document.contents : document.getIn(path.slice(0, length - 1), true)
-    const key = path[length - 1]
-    if (isMap(parent)) {
-      const pair = parent.items.find((item) => isNode(item.key) && String(item.key) === String(key))
-      if (pair && isNode(pair.key) && pair.key.range) return pair.key.range[0]
+    for (const { path: file, document, lines } of layers) {
+      const offset = offsetOf(document, path.slice(0, length))
+      if (offset !== null) return `${file}:${lines.linePos(offset).line}`
     }
-    const node = document.getIn(path.slice(0, length), true)
-    if (isNode(node) && node.range) return node.range[0]
   }
   return null
+}
+
+/** Where a key stands in the text. */
+function offsetOf(document: Document, path: Path): number | null {
+  const parent = path.length === 1 ? document.contents : document.getIn(path.slice(0, -1), true)
+  if (isMap(parent)) {
+    const pair = parent.items.find((item) => isNode(item.key) && String(item.key) === String(path.at(-1)))
+    if (pair && isNode(pair.key) && pair.key.range) return pair.key.range[0]
+  }
+  const node = document.getIn(path, true)
+  return isNode(node) && node.range ? node.range[0] : null
 }
 
 function shown(value: unknown): string {
@@ -205,6 +278,8 @@ function kindOf(value: unknown): string {
   if (value === null || value === undefined) return 'nothing'
   return Array.isArray(value) ? 'a list' : `a ${typeof value}`
 }
+
+const isMapping = (value: unknown): value is Record<string, unknown> => isRecord(value) && !Array.isArray(value)
 
 const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
 

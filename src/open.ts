@@ -2,9 +2,10 @@
  * Opens what a configuration names: data set, policy, agents, system. Everything that a command runs with comes from here, so that
  * training, rollouts and evaluation differ in nothing else. Runs no system.
  */
-import { type OpenAgents, openAgents } from './agents/index.ts'
+import { type MarkedBox, type MarkedBoxes, type OpenAgents, openAgents } from './agents/index.ts'
 import { type Checkpoint, loadCheckpoint } from './checkpoint/checkpoint.ts'
 import type { RunConfig } from './config.ts'
+import { openBoxes } from './dataset/boxes.ts'
 import { type Dataset, openDataset } from './dataset/index.ts'
 import { describeEngine } from './engine/protocol.ts'
 import { renderMiniature } from './miniature.ts'
@@ -54,7 +55,9 @@ export async function openRun(
   const master = await openMaster(config)
   if (!master.ok) return master
   if (master.value.trainable !== null) progress.line(describeEngine(master.value.trainable.policy.device.inUse))
-  const agents = await openAgents(config.agents)
+  if (config.agents.oracleBoxes)
+    progress.line('oracle: the vision agent is given boxes that tell about the right answer (agents.oracleBoxes)')
+  const agents = await openHelpers(config, dataset.value)
   if (!agents.ok) {
     await master.value.policy.close()
     return agents
@@ -73,6 +76,35 @@ export async function openRun(
     },
   }
 }
+
+/** The agents; with the boxes of the data set where the configuration asks for that oracle. */
+export async function openHelpers(
+  { agents }: Pick<RunConfig, 'agents'>,
+  dataset: Dataset,
+): Promise<Result<OpenAgents>> {
+  if (!agents.oracleBoxes) return openAgents(agents)
+  const boxes = await boxesByClip(dataset)
+  return boxes.ok ? openAgents(agents, boxes.value) : boxes
+}
+
+/** The boxes of all questions about a clip, as in the released code: by the clip that holds a question's evidence. */
+async function boxesByClip({ directory, split, gold }: Dataset): Promise<Result<MarkedBoxes>> {
+  const read = await openBoxes(directory, split ?? undefined)
+  if (!read.ok) return read
+  const byClip = new Map<string, MarkedBox[]>()
+  for (const [qid, pictures] of read.value) {
+    const clip = gold.get(qid)?.clipId
+    if (clip === undefined) continue
+    const marked = pictures.flatMap(({ picture, boxes }) =>
+      boxes.map((box) => ({ ...box, time: (picture - 1) / BOX_FPS })),
+    )
+    byClip.set(clip, [...(byClip.get(clip) ?? []), ...marked])
+  }
+  return { ok: true, value: byClip }
+}
+
+/** Pictures are numbered from 1 at this rate (`dataset/boxes.ts`). */
+const BOX_FPS = 3
 
 export async function openMaster(
   config: Pick<RunConfig, 'policy' | 'engine' | 'name' | 'seed'>,

@@ -5,14 +5,13 @@
  * Every stage leaves its result on disk and takes up what is there, so a second run resumes. Computes nothing itself.
  */
 import { join } from 'node:path'
-import { openAgents } from './agents/index.ts'
 import { comparePlan } from './compare.ts'
 import { configHash, type RunConfig } from './config.ts'
 import { openDataset } from './dataset/index.ts'
 import { isHeldOut } from './dataset/miniature/words.ts'
 import { evaluationRollouts } from './evaluate.ts'
 import { renderMiniature } from './miniature.ts'
-import { goldFor, type OpenRun, openRun } from './open.ts'
+import { goldFor, type OpenRun, openHelpers, openRun } from './open.ts'
 import { openEndpoint } from './policy/endpoint.ts'
 import { policyOptions } from './policy/options.ts'
 import type { Progress } from './progress.ts'
@@ -82,7 +81,7 @@ async function watch(config: RunConfig, progress: Progress, signal: AbortSignal)
   }
   const dataset = await openDataset(path)
   if (!dataset.ok) return dataset
-  const agents = await openAgents(config.agents)
+  const agents = await openHelpers(config, dataset.value)
   if (!agents.ok) return agents
   try {
     const episodes = [...dataset.value.episodes.values()]

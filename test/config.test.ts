@@ -1,5 +1,5 @@
 import { readdirSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -103,6 +103,76 @@ describe('a configuration file', () => {
     expect(result).toMatchObject({ ok: false, failure: { boundary: 'config', kind: 'missing_file' } })
     expect(!result.ok && result.failure.message).toBe(
       'nowhere.yaml: cannot read this configuration: there is no such file. Give the path of a YAML file, such as those in configs/.',
+    )
+  })
+})
+
+describe('extends', () => {
+  const base = `policy:
+  kind: endpoint
+  url: http://127.0.0.1:1/v1
+grpo:
+  learningRate: 0.1
+  betas: [0.8, 0.9]
+`
+  const files = async (others: Record<string, string>) => {
+    for (const [name, text] of Object.entries(others)) await writeFile(join(folder, name), text)
+  }
+
+  test('takes what this file does not say, key by key, through any number of files', async () => {
+    await files({ 'base.yaml': base, 'middle.yaml': 'extends: base.yaml\ngrpo: {learningRate: 0.2}\n' })
+    expect(await read('extends: middle.yaml\nname: demo\ngrpo: {aggregation: sum, betas: [0.5]}\n')).toEqual({
+      name: 'demo',
+      seed: 7,
+      policy: { kind: 'endpoint', url: 'http://127.0.0.1:1/v1' },
+      grpo: { learningRate: 0.2, aggregation: 'sum', betas: [0.5] },
+    })
+  })
+
+  test('is read from the folder of the file that says it, also from --set', async () => {
+    await mkdir(join(folder, 'presets'), { recursive: true })
+    await files({ 'base.yaml': base, 'presets/one.yaml': 'extends: ../base.yaml\nseed: 3\n' })
+    expect(await read('extends: presets/one.yaml\nname: demo\n')).toMatchObject({
+      seed: 3,
+      grpo: { learningRate: 0.1 },
+    })
+    expect(await read('extends: base.yaml\nname: demo\n', ['extends=presets/one.yaml'])).toMatchObject({ seed: 3 })
+  })
+
+  test('a section of another kind replaces the one below, and keys of both names of a run do not matter', async () => {
+    const kinds = z.object({ name: z.string(), agent: z.record(z.string(), z.unknown()) })
+    await files({
+      'base.yaml': 'name: below\nagent: {type: endpoint, url: x}\n',
+      'own.yaml': 'extends: base.yaml\nname: above\nagent: {type: embedded}\n',
+      'same.yaml': 'extends: base.yaml\nagent: {type: endpoint, model: m}\n',
+    })
+    const own = await readConfigFile(kinds, join(folder, 'own.yaml'))
+    expect(own.ok && own.value).toEqual({ name: 'above', agent: { type: 'embedded' } })
+    const same = await readConfigFile(kinds, join(folder, 'same.yaml'))
+    expect(same.ok && same.value).toEqual({ name: 'below', agent: { type: 'endpoint', url: 'x', model: 'm' } })
+  })
+
+  test('a bad key is named where it stands', async () => {
+    await files({ 'base.yaml': `${base}  learningRat: 1\n` })
+    expect(await read('extends: base.yaml\nname: demo\n')).toBe(
+      'base.yaml:7: grpo.learningRat: there is no such key; did you mean "learningRate"?',
+    )
+    await files({ 'base.yaml': base })
+    expect(await read('extends: base.yaml\nname: demo\ngrpo:\n  learningRate: fast\n')).toBe(
+      'x.yaml:4: grpo.learningRate: expected number, got "fast"',
+    )
+  })
+
+  test('a file that is not there, no path, and a circle are told with their line', async () => {
+    expect(await read('name: demo\nextends: nowhere.yaml\n')).toMatch(
+      /^x\.yaml:2: extends: nowhere\.yaml: cannot read this configuration/,
+    )
+    expect(await read('extends: 3\n')).toBe(
+      'x.yaml:1: extends: expected the path of a YAML file from the folder of this one, got 3.',
+    )
+    await files({ 'base.yaml': 'extends: x.yaml\n' })
+    expect(await read('extends: base.yaml\n')).toBe(
+      'base.yaml:1: extends: x.yaml extends this file in turn; one of them has to stand alone.',
     )
   })
 })

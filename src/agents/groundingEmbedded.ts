@@ -30,10 +30,14 @@ export function openGroundingEmbedded(
     async prepare(episode) {
       await embed(episode.clips.flatMap(({ subtitles }) => subtitles.map(spoken)))
     },
-    async ground({ episode, question, visited }, { signal }) {
+    async ground({ episode, question, visited, query: wanted }, { signal }) {
       const begin = performance.now()
       const lines = episode.clips.flatMap((clip) => clip.subtitles.map((line) => ({ clip, text: spoken(line) })))
-      const query = readOptions ? [question.text, ...question.options].join(' ') : question.text
+      const query = [
+        question.text,
+        ...(readOptions ? question.options : []),
+        ...(wanted === undefined ? [] : [wanted]),
+      ].join(' ')
       try {
         const scores = await untilAborted(
           relevance(

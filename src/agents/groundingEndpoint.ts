@@ -57,20 +57,23 @@ export function openGroundingEndpoint(endpoint: ChatEndpoint, cache: AnswerCache
   }
 }
 
-function prompt({ episode, question, visited }: GroundingRequest): ChatCompletionMessageParam[] {
+function prompt({ episode, question, visited, query }: GroundingRequest): ChatCompletionMessageParam[] {
   const lines = episode.clips.map(
     ({ id, subtitles }) => `<${id}>${subtitles.map((line) => withoutTags(spoken(line))).join(' ')}</${id}>`,
   )
+  // in the episode's order: the same set of clips is the same question (row 40)
+  const known = episode.clips.filter(({ id }) => visited.includes(id)).map(({ id }) => id)
   const shown =
-    visited.length > 0
-      ? `\n\nThese clips were already looked at and did not settle the question; choose another one: ${visited.join(', ')}`
+    known.length > 0
+      ? `\n\nThese clips were already looked at and did not settle the question; choose another one: ${known.join(', ')}`
       : ''
+  const wanted = query === undefined ? '' : `\n\nWho answers the question now looks for this: ${withoutTags(query)}`
   const options = question.options.map((option, index) => `a${index}: ${option}`)
   return [
     { role: 'system', content: instructions },
     {
       role: 'user',
-      content: `Question: ${question.text}\n${options.join('\n')}\n\nClips:\n${lines.join('\n')}${shown}`,
+      content: `Question: ${question.text}\n${options.join('\n')}\n\nClips:\n${lines.join('\n')}${shown}${wanted}`,
     },
   ]
 }

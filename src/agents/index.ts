@@ -6,10 +6,12 @@ import { openFrameReader } from '../video/index.ts'
 import { openCache } from './cache.ts'
 import { cachedEmbed } from './embeddings.ts'
 import { openChatEndpoint } from './endpoint.ts'
+import { openGroundingCache } from './groundingCache.ts'
 import type { EmbeddedGrounding } from './groundingEmbedded.ts'
 import { openGroundingEmbedded } from './groundingEmbedded.ts'
 import { openGroundingEndpoint } from './groundingEndpoint.ts'
 import type { AgentsOptions } from './options.ts'
+import { type MarkedBoxes, withOracleBoxes } from './oracleBoxes.ts'
 import type { Perception } from './perception.ts'
 import { openPerception } from './perception.ts'
 import type { Embed } from './relevance.ts'
@@ -19,8 +21,10 @@ import type { EmbeddedVision, PrepareOptions } from './visionEmbedded.ts'
 import { openVisionEmbedded } from './visionEmbedded.ts'
 import { openVisionEndpoint } from './visionEndpoint.ts'
 
+export { type GroundingRow, openGroundingWriter } from './groundingCache.ts'
 export type { AgentsOptions } from './options.ts'
 export { agentsOptions } from './options.ts'
+export type { MarkedBox, MarkedBoxes } from './oracleBoxes.ts'
 export type { QueryKind } from './query.ts'
 export { queryKind } from './query.ts'
 export type { PrepareOptions } from './visionEmbedded.ts'
@@ -35,8 +39,15 @@ export type OpenAgents = Agents & {
   close(): Promise<void>
 }
 
-/** Opens both agents; models load with the first request that needs them. Fails when an endpoint's key is not set. */
-export async function openAgents(options: AgentsOptions): Promise<Result<OpenAgents>> {
+/**
+ * Opens both agents; models load with the first request that needs them. Fails when an endpoint's key is not set.
+ * @param boxes wanted with `options.oracleBoxes`, and only then.
+ */
+export async function openAgents(
+  options: AgentsOptions,
+  boxes: MarkedBoxes | null = null,
+): Promise<Result<OpenAgents>> {
+  if (options.oracleBoxes !== (boxes !== null)) throw new Error('openAgents: boxes go with oracleBoxes')
   const inCache = (name: string) => (options.cacheDirectory === null ? null : join(options.cacheDirectory, name))
   const perception = openPerception({ threads: options.threads, cacheDirectory: inCache('models') })
   const answers = openStore(inCache('answers.jsonl'))
@@ -67,7 +78,17 @@ export async function openAgents(options: AgentsOptions): Promise<Result<OpenAge
     await perception.close()
     await Promise.all([answers.settled(), percepts.settled(), vectors.settled()])
   }
-  return { ok: true, value: { grounding: grounding.value, vision: vision.value, prepare, close } }
+  const { groundingCache } = options
+  return {
+    ok: true,
+    value: {
+      grounding: grounding.value,
+      vision: boxes === null ? vision.value : withOracleBoxes(vision.value, boxes),
+      ...(groundingCache === null ? {} : { groundingCache: openGroundingCache(groundingCache) }),
+      prepare,
+      close,
+    },
+  }
 }
 
 interface Shared {

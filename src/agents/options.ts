@@ -111,6 +111,16 @@ const visionOptions = z.discriminatedUnion('type', [
         .positive()
         .default(12)
         .describe('Pictures sent per look; the clips of a window share them evenly.'),
+      frameTimes: z
+        .enum(['uniform', 'firstMinute'])
+        .default('uniform')
+        .describe(
+          'Where in a clip: centres of equal spans of the whole clip, or, as in the released code, equal steps from its start over 60 s, as far as the clip goes.',
+        ),
+      layout: z
+        .enum(['pictures', 'sheet'])
+        .default('pictures')
+        .describe('How they are sent: each picture by itself, or all on one contact sheet, row by row.'),
       width: z
         .number()
         .int()
@@ -128,6 +138,20 @@ export const agentsOptions = z
       .prefault({ type: 'embedded' })
       .describe('Where to look: question and subtitles in, clip out.'),
     vision: visionOptions.prefault({ type: 'embedded' }).describe('What is there: frames and query in, text out.'),
+    groundingCache: z
+      .string()
+      .min(1)
+      .nullable()
+      .default(null)
+      .describe(
+        'File with a clip per question, made by `showrunner ground` or by the released code; system.initialGrounding cache reads it.',
+      ),
+    oracleBoxes: z
+      .boolean()
+      .default(false)
+      .describe(
+        'Put the boxes that annotators drew in front of what the vision agent says, as the released code does. They tell about the right answer: reports of such runs say so.',
+      ),
     threads: z
       .number()
       .int()

@@ -8,6 +8,7 @@ import type { Clip, Failure, Result, SeenFrame, VisionAgent } from '../types.ts'
 import type { Frame, FrameReader } from '../video/index.ts'
 import { uniformTimes } from '../video/index.ts'
 import type { AnswerCache } from './cache.ts'
+import { contactSheet } from './contactSheet.ts'
 import type { ChatEndpoint, ChatReply } from './endpoint.ts'
 import { failed } from './failure.ts'
 import { oneCall, secondsSince } from './usage.ts'
@@ -23,6 +24,8 @@ export interface EndpointVisionOptions {
   model: string
   /** Pictures per look; several clips share them evenly. */
   framesPerLook: number
+  frameTimes: 'uniform' | 'firstMinute'
+  layout: 'pictures' | 'sheet'
   width: number
   jpegQuality: number
 }
@@ -39,7 +42,7 @@ export function openVisionEndpoint(
       const begin = performance.now()
       const pictures = await gather(clips, frames, options, signal)
       if (!pictures.ok) return pictures
-      const messages = prompt(pictures.value, query)
+      const messages = prompt(pictures.value, await images(pictures.value, options), query)
       const answered = await cache.answer<ChatReply>({
         content: ['vision', endpoint.identity, messages],
         boundary: 'vision',
@@ -64,8 +67,7 @@ export function openVisionEndpoint(
 }
 
 interface Picture extends SeenFrame {
-  /** JPEG as a data URL. */
-  url: string
+  frame: Frame
 }
 
 async function gather(
@@ -74,25 +76,32 @@ async function gather(
   options: EndpointVisionOptions,
   signal: AbortSignal | undefined,
 ): Promise<Result<Picture[]>> {
-  const perClip = Math.max(1, Math.floor(options.framesPerLook / clips.length))
   const pictures: Picture[] = []
-  for (const clip of clips) {
-    const request = {
-      source: clip.source,
-      times: uniformTimes(clipSeconds(clip), perClip),
-      width: options.width,
-      signal,
-    }
+  for (const [index, clip] of clips.entries()) {
+    // whole numbers that differ by at most one and add up to what a look may have
+    const before = Math.floor((index * options.framesPerLook) / clips.length)
+    const wanted = Math.floor(((index + 1) * options.framesPerLook) / clips.length) - before
+    const times = timesIn(clipSeconds(clip), wanted, options.frameTimes)
+    const request = { source: clip.source, times, width: options.width, signal }
     const located = await reader.locate(request)
     if (!located.ok) return about(clip, located.failure)
     const read = await reader.read(request)
     if (!read.ok) return about(clip, read.failure)
-    for (const [index, frame] of read.value.entries()) {
-      const url = await dataUrl(frame, options.jpegQuality)
-      pictures.push({ clipId: clip.id, time: frame.time, picture: located.value[index], url })
-    }
+    for (const [place, frame] of read.value.entries())
+      pictures.push({ clipId: clip.id, time: frame.time, picture: located.value[place], frame })
   }
   return { ok: true, value: pictures }
+}
+
+const MINUTE = 60
+
+/**
+ * Seconds on the clip's timeline. `firstMinute`: at 3 pictures per second and n = 12 these are pictures 1, 16, ... 166, those of the
+ * released code (spec longvideoagent.md, row 19); what a shorter clip does not have is left out.
+ */
+function timesIn(seconds: number, n: number, frameTimes: EndpointVisionOptions['frameTimes']): number[] {
+  if (frameTimes === 'uniform') return uniformTimes(seconds, n)
+  return Array.from({ length: n }, (_, index) => (index * MINUTE) / n).filter((time) => time === 0 || time < seconds)
 }
 
 /** Names the clip in a failure of its frames. */
@@ -100,14 +109,34 @@ function about({ id }: Clip, { boundary, kind, message }: Failure): Result<never
   return failed(boundary, kind, `clip ${id}: ${message}`)
 }
 
-async function dataUrl({ width, height, data }: Frame, quality: number): Promise<string> {
-  const jpeg = await sharp(data, { raw: { width, height, channels: 3 } })
-    .jpeg({ quality })
-    .toBuffer()
+/** What is sent: data URLs, and how they are to be read. */
+interface Images {
+  urls: string[]
+  order: string
+}
+
+async function images(pictures: readonly Picture[], { layout, jpegQuality }: EndpointVisionOptions): Promise<Images> {
+  const frames = pictures.map(({ frame }) => frame)
+  if (layout === 'sheet' && frames.length > 1) {
+    const { columns, jpeg } = await contactSheet(frames, jpegQuality)
+    const order = `in the order of the video, together on one sheet: ${columns} in a row, left to right, then the next row`
+    return { urls: [dataUrl(jpeg)], order }
+  }
+  const jpegs = await Promise.all(
+    frames.map(({ width, height, data }) =>
+      sharp(data, { raw: { width, height, channels: 3 } })
+        .jpeg({ quality: jpegQuality })
+        .toBuffer(),
+    ),
+  )
+  return { urls: jpegs.map(dataUrl), order: 'in the order of the video' }
+}
+
+function dataUrl(jpeg: Buffer): string {
   return `data:image/jpeg;base64,${jpeg.toString('base64')}`
 }
 
-function prompt(pictures: readonly Picture[], query: string): ChatCompletionMessageParam[] {
+function prompt(pictures: readonly Picture[], { urls, order }: Images, query: string): ChatCompletionMessageParam[] {
   const clips = [...new Set(pictures.map(({ clipId }) => clipId))]
   const spans = clips.map((clipId) => {
     const times = pictures.filter((picture) => picture.clipId === clipId).map(({ time }) => `${time.toFixed(1)} s`)
@@ -118,10 +147,10 @@ function prompt(pictures: readonly Picture[], query: string): ChatCompletionMess
     {
       role: 'user',
       content: [
-        ...pictures.map(({ url }) => ({ type: 'image_url' as const, image_url: { url } })),
+        ...urls.map((url) => ({ type: 'image_url' as const, image_url: { url } })),
         {
           type: 'text' as const,
-          text: `There are ${pictures.length} pictures, in the order of the video: ${spans.join('; ')}.\n\nWhat is asked for: ${query}`,
+          text: `There are ${pictures.length} pictures, ${order}: ${spans.join('; ')}.\n\nWhat is asked for: ${query}`,
         },
       ],
     },

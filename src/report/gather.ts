@@ -46,6 +46,8 @@ export interface Report {
   labels: GivenLabel[]
   /** What computed the masters, as recorded beside their trajectories. */
   engines: string[]
+  /** The vision agent's words came with the boxes of the annotators, which tell about the right answer. */
+  oracleBoxes: boolean
 }
 
 const ownPrices: Prices = { master: null, grounding: null, vision: null }
@@ -89,10 +91,11 @@ export async function gather(
     labels.push(...[...read.value.values()].map((label) => ({ ...label, directory: path })))
   }
   const engines = await enginesIn([directory, ...groups.map((group) => group.directory)])
+  const oracleBoxes = await hadOracleBoxes([directory, ...groups.map((group) => group.directory)])
   const metrics = await trainingMetrics(directory)
   const training = metrics.length > 0 ? metrics : own.ok ? trainingCurve(own.value) : (summary?.training?.curve ?? [])
   const name = summary?.name ?? compared?.sweep.name ?? basename(resolve(directory))
-  return { ok: true, value: { name, summary, compared, groups, training, labels, engines } }
+  return { ok: true, value: { name, summary, compared, groups, training, labels, engines, oracleBoxes } }
 }
 
 /** Stores of the quickstart. */
@@ -147,6 +150,18 @@ async function enginesIn(directories: readonly string[]): Promise<string[]> {
     if (success) found.add(`${data.engine} ${data.version} on ${data.backend}`)
   }
   return [...found]
+}
+
+const withAgents = z.object({ agents: z.object({ oracleBoxes: z.boolean() }) })
+
+/** Whether a recorded configuration says so. */
+async function hadOracleBoxes(directories: readonly string[]): Promise<boolean> {
+  for (const directory of directories) {
+    const text = await readFile(join(directory, 'config.json'), 'utf8').catch(() => '')
+    const { success, data } = withAgents.safeParse(parsedJson(text))
+    if (success && data.agents.oracleBoxes) return true
+  }
+  return false
 }
 
 /** The numbers of `metrics.jsonl`; a line that is no record of a step is passed over: the run may be writing it. */

@@ -54,13 +54,19 @@ export function reportPage(report: Report): string {
 ${answersTo(report)
   .map((answer) => `<p class="answer">${escaped(answer)}</p>`)
   .join('\n')}
-${tiles(report)}
+${oracleNotice(report)}${tiles(report)}
 <nav aria-label="Contents">${sections.map(({ id, title }) => `<a href="#${id}">${escaped(title)}</a>`).join('\n')}</nav>
 ${sections.map(({ id, title, body }) => `<section id="${id}">\n<h2>${escaped(title)}</h2>\n${body}\n</section>`).join('\n')}
 </main>
 </body>
 </html>
 `
+}
+
+/** A run with an oracle is not to be taken for one without. */
+function oracleNotice({ oracleBoxes, compared }: Report): string {
+  if (!oracleBoxes && compared?.sweep.setting['oracle boxes'] === undefined) return ''
+  return '<p class="answer">Oracle: the vision agent was given the boxes that annotators drew around what question and right answer name. Compare with such runs only.</p>\n'
 }
 
 /** What was asked, in a sentence. */

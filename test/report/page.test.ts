@@ -75,6 +75,7 @@ const full: Report = {
     },
   ],
   engines: ['onnxruntime 1.30.0 on cpu'],
+  oracleBoxes: false,
 }
 
 describe('the page', () => {
@@ -163,6 +164,13 @@ describe('the page', () => {
     expect(page).not.toMatch(/<start>|<answer>|<b>red/)
   })
 
+  test('a run with the oracle of boxes says so first', () => {
+    expect(page).not.toContain('Oracle:')
+    const marked = reportPage({ ...full, oracleBoxes: true })
+    expect(marked.indexOf('Oracle:')).toBeGreaterThan(0)
+    expect(marked.indexOf('Oracle:')).toBeLessThan(marked.indexOf('<nav'))
+  })
+
   test('leaves out what was not measured', () => {
     const page = reportPage({
       name: 'x',
@@ -172,6 +180,7 @@ describe('the page', () => {
       training: [],
       labels: [],
       engines: [],
+      oracleBoxes: false,
     })
     expect(page.match(/<h2>/g)).toHaveLength(2)
     for (const written of [page, reportPage(full)])
