@@ -154,6 +154,8 @@ export interface Sampling {
   stopIds?: readonly number[]
   /** Goes on behind tokens that end a message. */
   ignoreEnd?: boolean
+  /** Before so many tokens, those that end generation are not drawn and stop strings do not count. */
+  minTokens?: number
   /**
    * Cuts of the distribution that is drawn from: the smallest set of tokens with this probability, so many tokens (0: all), tokens with at
    * least this share of the likeliest one's probability. Log-probabilities stay those of the whole distribution.
@@ -161,11 +163,14 @@ export interface Sampling {
   topP?: number
   topK?: number
   minP?: number
-  /** Added to logits by token id; part of the distribution that log-probabilities are of. */
+  /** Added to logits by token id. Log-probabilities stay those of the model's own distribution, as with cuts. */
   logitBias?: ReadonlyMap<number, number>
   /** Called before each token with all ids sampled so far: 1 for every token that may come next, [vocabularySize]. A cut like `topP`. */
   allowed?(sampled: readonly number[]): Uint8Array
 }
+
+/** What changed the distribution that was drawn from. */
+export type SamplingCut = 'top_p' | 'top_k' | 'min_p' | 'logit_bias' | 'allowed' | 'min_tokens'
 
 /** A token and the natural logarithm of its probability. */
 export interface TokenLogprob {
@@ -204,10 +209,17 @@ export interface Generation {
   tokenIds: readonly number[] | null
   logprobs: readonly number[] | null
   finishReason: 'stop' | 'length'
+  /** The stop string, or the id among `stopIds`, that ended it; null or absent when something else did. */
+  stopReason?: string | number | null
   version: string
+  /**
+   * Present when something changed the distribution that was drawn from. `keptMass[t]` is the probability of token t divided by the one
+   * that it was drawn with: for cuts, the share of the distribution that they kept; 1 where nothing was changed.
+   */
+  cut?: { by: readonly SamplingCut[]; keptMass: readonly number[] }
   /** Of each sampled token, when `tellSampled` asked for it. */
   told?: readonly ToldToken[]
-  /** Of each token of the prompt, when `tellPrompt` asked for it; nothing is known of the first: null. */
+  /** Of each token of the prompt, at temperature 1, when `tellPrompt` asked for it; nothing is known of the first: null. */
   toldPrompt?: readonly (ToldToken | null)[]
   usage: Usage
 }

@@ -10,7 +10,8 @@ import { broadcastShape, product, sameShape, total } from './shape.ts'
 
 const MICROSOFT = { domain: 'com.microsoft' }
 
-export function graphOps(graph: Graph): Ops<Value> {
+/** @param rowBlock see `Program`. */
+export function graphOps(graph: Graph, rowBlock: number | null = null): Ops<Value> {
   const fused = graph.float === 'float32'
   const axesOf = (axes: readonly number[]) => graph.constant('int64', [axes.length], axes)
 
@@ -276,13 +277,47 @@ export function graphOps(graph: Graph): Ops<Value> {
   function linear(x: Value, weight: Value, bias?: Value): Value {
     const out = weight.shape[0]!
     const inputs = bias === undefined ? [x, weight] : [x, weight, bias]
-    const operands = bias === undefined ? [x, widened(weight, x)] : [x, widened(weight, x), bias]
-    return graph.differentiate(gemm(operands, [x.shape[0]!, out], 0, 1), inputs, (g) => [
+    const wide = widened(weight, x)
+    const y =
+      rowBlock === null
+        ? gemm(bias === undefined ? [x, wide] : [x, wide, bias], [x.shape[0]!, out], 0, 1)
+        : linearInBlocks(x, wide, bias)
+    return graph.differentiate(y, inputs, (g) => [
       // Half-precision weights are widened anew, so that their float32 copies do not live from here to there.
       x.differentiable ? gemm([g, widened(weight, g)], x.shape, 0, 0) : null,
       weight.differentiable ? gemm([g, x], weight.shape, 1, 0) : null,
       bias?.differentiable ? sum(g, [0], false) : null,
     ])
+  }
+
+  /** Targets of reshapes to blocks of rows, [-1, rows in a block, width], by the names of the sizes. */
+  const blockShapes = new Map<string, Value>()
+
+  /**
+   * weight xᵀ for each block of rows, turned back. MLAS packs the right operand of a product, here the few rows and not the weight, and
+   * sums in an order that depends on how many columns that operand (or a thread's part of it) has: in blocks of 16 on nothing.
+   */
+  function linearInBlocks(x: Value, weight: Value, bias: Value | undefined): Value {
+    const [rows, width] = x.shape as [Dim, number]
+    const out = weight.shape[0]!
+    const key = `${rows}/${width}`
+    let target = blockShapes.get(key)
+    if (target === undefined) {
+      const one = (value: number) => graph.constant('int64', [1], [value])
+      const inBlock = graph.emit('Min', [graph.size(rows), one(rowBlock!)], 'int64', [1])
+      target = graph.emit('Concat', [one(-1), inBlock, one(width)], 'int64', [3], { attributes: { axis: 0 } })
+      blockShapes.set(key, target)
+    }
+    const blocks = graph.emit('Reshape', [x, target], x.type, ['G', 'C', width])
+    const attributes = { transA: 0, transB: 1, alpha: { float: 1 } }
+    const turned = fused
+      ? graph.emit('FusedMatMul', [weight, blocks], x.type, ['G', out, 'C'], { ...MICROSOFT, attributes })
+      : graph.emit('MatMul', [weight, swapLast(blocks)], x.type, ['G', out, 'C'])
+    const y = graph.emit('Reshape', [swapLast(turned), graph.constant('int64', [2], [-1, out as number])], x.type, [
+      rows,
+      out,
+    ])
+    return bias === undefined ? y : elementwise('Add', y, bias)
   }
 
   // ---- layers

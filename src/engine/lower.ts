@@ -20,7 +20,7 @@ export function programPeaks(program: Program): Polynomial[] {
 
 function lowerToGraph(program: Program): Graph {
   const graph = new Graph(program.float)
-  const ops = graphOps(graph)
+  const ops = graphOps(graph, program.rowBlock)
   const wanted = new Set(program.gradients?.outputs.map(({ input }) => input))
   const values = new Map(
     program.inputs.map(({ name, value, type, shape }) => [

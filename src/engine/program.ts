@@ -40,6 +40,11 @@ export interface Instruction {
 export interface Program {
   /** What `scalar`, `vector`, `range` and `toFloat` make. */
   float: FloatType
+  /**
+   * A promise that the rows of every `linear` are at most this many, at least two, or a multiple of this. Engines may then compute them in
+   * blocks of that size, with results that do not depend on how many there are. null: nothing is promised.
+   */
+  rowBlock: number | null
   inputs: readonly { name: string; value: number; type: ElementType; shape: readonly Dim[] }[]
   instructions: readonly Instruction[]
   outputs: readonly { name: string; value: number }[]
@@ -55,7 +60,10 @@ export class ProgramBuilder {
   private readonly outputs: { name: string; value: number }[] = []
   private gradient: Program['gradients'] = null
 
-  constructor(readonly float: FloatType = 'float32') {
+  constructor(
+    readonly float: FloatType = 'float32',
+    readonly rowBlock: number | null = null,
+  ) {
     this.ops = this.recordingOps()
   }
 
@@ -87,9 +95,10 @@ export class ProgramBuilder {
   }
 
   build(): Program {
-    const { float, inputs, instructions, outputs, gradient } = this
+    const { float, rowBlock, inputs, instructions, outputs, gradient } = this
     return {
       float,
+      rowBlock,
       inputs: [...inputs],
       instructions: [...instructions],
       outputs: [...outputs],

@@ -7,13 +7,15 @@
 import type { Device } from '../engine/device.ts'
 import { openDevice } from '../engine/device.ts'
 import type { EngineOptions } from '../engine/options.ts'
-import type { Failure, FailureKind, GenerateRequest, Generation, Policy, Result } from '../types.ts'
+import type { Failure, FailureKind, GenerateRequest, Generation, Policy, Result, ToldToken } from '../types.ts'
 import type { Adaptable } from './adapter.ts'
 import { adaptedConfig, trainedOf } from './adapter.ts'
 import type { DecoderConfig } from './architecture.ts'
 import type { Decoder } from './decoder.ts'
 import { openDecoder } from './decoder.ts'
 import type { CheckpointPolicyOptions } from './options.ts'
+import { cutOf, samplingProblem, stopping } from './settings.ts'
+import type { StopCheck } from './stopping.ts'
 import { stopCheck } from './stopping.ts'
 import type { TextTokenizer, TokenizerSource } from './tokenizer.ts'
 import { openTokenizer } from './tokenizer.ts'
@@ -67,7 +69,7 @@ export class EmbeddedPolicy implements Policy {
   private step: number
   private readonly nonFinite: number[][] = []
   /** Checks by their stop strings: each remembers which tokens can complete one. */
-  private readonly stopChecks = new Map<string, (sampled: readonly number[]) => boolean>()
+  private readonly stopChecks = new Map<string, StopCheck>()
 
   constructor(
     /** Holds the weights under `residentName('policy', ...)`. */
@@ -110,25 +112,26 @@ export class EmbeddedPolicy implements Policy {
     if (unknown !== undefined)
       return fail('bad_request', `token id ${unknown} in the prompt, expected 0 to ${this.config.vocabularySize - 1}`)
     if (ids.length === 0) return fail('bad_request', 'the prompt is empty')
-    if (!(sampling.temperature >= 0) || !Number.isInteger(sampling.maxTokens) || sampling.maxTokens < 1) {
-      return fail(
-        'bad_request',
-        `temperature ${sampling.temperature} and maxTokens ${sampling.maxTokens}, expected at least 0 and at least 1`,
-      )
-    }
+    const problem = samplingProblem(request, this.config.vocabularySize)
+    if (problem !== null) return fail('bad_request', problem)
     if (ids.length + sampling.maxTokens > this.contextLength) {
       return fail(
         'context_limit',
         `prompt of ${ids.length} tokens and ${sampling.maxTokens} to write exceed the context of ${this.contextLength}; nothing was cut`,
       )
     }
-    const stopped = this.stopCheck(sampling.stop)
+    const stop = stopping(sampling, this.tokenizer.endIds, this.stopCheck(sampling.stop))
+    const { temperature, topP, topK, minP, logitBias, allowed } = sampling
     const outcome = await this.decoder.generate({
       ids,
       maxTokens: sampling.maxTokens,
-      temperature: sampling.temperature,
+      ...{ temperature, topP, topK, minP, logitBias, allowed },
+      minTokens: stop.minTokens,
       seed: request.seed,
-      isEnd: (sampled) => this.tokenizer.endIds.has(sampled.at(-1)!) || stopped(sampled),
+      isEnd: stop.isEnd,
+      tellSampled: request.tellSampled,
+      tellPrompt: request.tellPrompt,
+      onToken: request.onToken,
       session: request.session,
       signal: request.signal,
     })
@@ -140,8 +143,11 @@ export class EmbeddedPolicy implements Policy {
         `the distribution after ${ids.length + outcome.ids.length} tokens is not finite; the weights are damaged, go back to an earlier checkpoint`,
       )
     }
+    if (outcome.kind === 'no_choice')
+      return fail('bad_request', `the constraint allows no token after ${outcome.ids.length} sampled ones`)
     // The end-of-message token is sampled and trained on, but no part of the text.
-    const written = this.tokenizer.endIds.has(outcome.ids.at(-1)!) ? outcome.ids.slice(0, -1) : outcome.ids
+    const endsMessage = !sampling.ignoreEnd && this.tokenizer.endIds.has(outcome.ids.at(-1)!)
+    const written = endsMessage ? outcome.ids.slice(0, -1) : outcome.ids
     return {
       ok: true,
       value: {
@@ -149,6 +155,7 @@ export class EmbeddedPolicy implements Policy {
         tokenIds: outcome.ids,
         logprobs: outcome.logprobs,
         finishReason: outcome.kind,
+        stopReason: stop.reason(),
         version,
         usage: {
           calls: 1,
@@ -159,6 +166,9 @@ export class EmbeddedPolicy implements Policy {
           costUsd: 0,
           cached: 0,
         },
+        ...cutOf(sampling, outcome.tokens),
+        ...(request.tellSampled === undefined ? {} : { told: outcome.tokens as readonly ToldToken[] }),
+        ...(outcome.prompt === undefined ? {} : { toldPrompt: outcome.prompt }),
       },
     }
   }
@@ -183,7 +193,7 @@ export class EmbeddedPolicy implements Policy {
     await this.device.close()
   }
 
-  private stopCheck(stop: readonly string[]): (sampled: readonly number[]) => boolean {
+  private stopCheck(stop: readonly string[]): StopCheck {
     const key = JSON.stringify(stop)
     let check = this.stopChecks.get(key)
     if (!check) {

@@ -17,8 +17,8 @@ export interface WeightTensor {
   data: Float32Array
 }
 
-/** `policy` is what is trained and sampled from; `reference` is the frozen policy of the KL term. */
-export type WeightSet = 'policy' | 'reference'
+/** `policy` is what is trained and sampled from; `reference` is the frozen policy of the KL term; others are copies that are served. */
+export type WeightSet = 'policy' | 'reference' | (string & {})
 
 /** Name on the device of a weight with this Hugging Face name. */
 export function residentName(set: WeightSet, name: string): string {

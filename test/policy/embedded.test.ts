@@ -132,24 +132,6 @@ describe('a small model', () => {
     }
   })
 
-  test('a group with one prompt is prefilled once', async () => {
-    const ids = prompt(policy, 4, 60)
-    const before = policy.statistics()
-    const group = await Promise.all(
-      Array.from({ length: 8 }, (_, i) =>
-        sample(policy, ids, { seed: `group/${i}`, sampling: { ...free, maxTokens: 1 } }),
-      ),
-    )
-    const after = policy.statistics()
-    // 60 once, then for the seven others what lies behind the last full page of 16: 12.
-    expect(after.tokens - before.tokens).toBe(60 + 7 * 12)
-    for (const [i, { tokenIds, logprobs }] of group.entries()) {
-      const alone = await sample(policy, ids, { seed: `group/${i}`, sampling: { ...free, maxTokens: 1 } })
-      expect(tokenIds).toEqual(alone.tokenIds)
-      expectClose(logprobs, alone.logprobs, 1e-5)
-    }
-  })
-
   test('a conversation goes on from its cache as if it had been read anew', async () => {
     let ids = prompt(policy, 5, 30)
     for (let turn = 0; turn < 4; turn++) {
@@ -313,6 +295,165 @@ describe('a small model', () => {
     const { tokenIds, logprobs } = await sample(long, ids, { sampling: { ...free, maxTokens: 4 } })
     expectClose(logprobs, await scored(long, [...ids, ...tokenIds], ids.length, 1), 1e-4)
     await long.close()
+  })
+})
+
+describe('settings of sampling', () => {
+  let policy: EmbeddedPolicy
+  beforeAll(async () => {
+    policy = await open(smallSource())
+  })
+  afterAll(() => policy.close())
+  const long = { ...free, maxTokens: 30 }
+
+  test('cuts are recorded, and log-probabilities are those of the whole distribution', async () => {
+    const ids = prompt(policy, 1, 20)
+    const cut = { ...long, temperature: 0.8, topP: 0.9, topK: 7, minP: 0.01 }
+    const generation = await sample(policy, ids, { sampling: cut })
+    expect(generation.cut?.by).toEqual(['top_p', 'top_k', 'min_p'])
+    const { keptMass } = generation.cut!
+    expectClose(generation.logprobs, await scored(policy, [...ids, ...generation.tokenIds], ids.length, 0.8), 1e-5)
+    expect(keptMass).toHaveLength(30)
+    for (const [t, mass] of keptMass.entries()) {
+      expect(mass).toBeLessThanOrEqual(1 + 1e-9)
+      // The token was among what was kept.
+      expect(Math.exp(generation.logprobs[t]!)).toBeLessThanOrEqual(mass + 1e-9)
+    }
+    expect((await sample(policy, ids)).cut).toBeUndefined()
+  })
+
+  test('the likeliest tokens beside each sampled one', async () => {
+    const ids = prompt(policy, 2, 20)
+    const plain = await sample(policy, ids, { sampling: long })
+    const told = await sample(policy, ids, { sampling: long, tellSampled: 3 })
+    expect(told.tokenIds).toEqual(plain.tokenIds)
+    expectClose(told.logprobs, plain.logprobs, 1e-6)
+    expect(told.cut).toBeUndefined()
+    expect(told.told).toHaveLength(30)
+    for (const [t, { id, logprob, alternatives, rank }] of told.told!.entries()) {
+      expect({ id, logprob }).toEqual({ id: told.tokenIds[t], logprob: told.logprobs[t] })
+      expect(alternatives).toHaveLength(3)
+      if (rank <= 3) expect(alternatives[rank - 1]).toEqual({ id, logprob })
+      else expect(logprob).toBeLessThanOrEqual(alternatives[2]!.logprob)
+    }
+    const greedy = await sample(policy, ids, { sampling: { ...long, temperature: 0 }, tellSampled: 0 })
+    expect(greedy.told!.map(({ rank, alternatives }) => [rank, alternatives.length])).toEqual(Array(30).fill([1, 0]))
+  })
+
+  test("the prompt's log-probabilities, whatever is cached of it", async () => {
+    const ids = prompt(policy, 3, 70)
+    const expected = await scored(policy, ids, 1, 1)
+    const plain = await sample(policy, ids)
+    const [told, beside] = await Promise.all([
+      sample(policy, ids, { sampling: { ...free, temperature: 0.7 }, tellPrompt: 2 }),
+      sample(policy, ids),
+    ])
+    expect(told.toldPrompt![0]).toBeNull()
+    expect(told.toldPrompt!.slice(1).map((token) => token!.id)).toEqual(ids.slice(1))
+    expectClose(
+      told.toldPrompt!.slice(1).map((token) => token!.logprob),
+      expected,
+      1e-5,
+    )
+    expect(told.toldPrompt![5]!.alternatives).toHaveLength(2)
+    expect(beside.tokenIds).toEqual(plain.tokenIds)
+    expect((await sample(policy, [5], { tellPrompt: 0 })).toldPrompt).toEqual([null])
+  })
+
+  test('a bias, and what a constraint allows', async () => {
+    const ids = prompt(policy, 4, 20)
+    const biased = await sample(policy, ids, { sampling: { ...long, logitBias: new Map([[30, 100]]) } })
+    expect(new Set(biased.tokenIds)).toEqual(new Set([30]))
+    expect(biased.cut?.by).toEqual(['logit_bias'])
+    const seen: number[] = []
+    const constrain = (sampled: readonly number[]) => {
+      seen.push(sampled.length)
+      const allowed = new Uint8Array(policy.config.vocabularySize)
+      if (sampled.length >= 6) return allowed.fill(1)
+      allowed[25 + sampled.length] = 1
+      allowed[35] = 1
+      return allowed
+    }
+    const constrained = await sample(policy, ids, {
+      sampling: { ...free, maxTokens: 8, allowed: constrain },
+    })
+    expect(seen).toEqual([0, 1, 2, 3, 4, 5, 6, 7])
+    constrained.tokenIds.slice(0, 6).forEach((id, t) => expect([25 + t, 35]).toContain(id))
+    expect(constrained.cut?.by).toEqual(['allowed'])
+    expectClose(constrained.cut!.keptMass.slice(6), [1, 1], 1e-9)
+    expectClose(constrained.logprobs, await scored(policy, [...ids, ...constrained.tokenIds], 20, 1), 1e-5)
+    const nothing = () => new Uint8Array(policy.config.vocabularySize)
+    expect(await ask(policy, ids, { sampling: { ...free, allowed: nothing } })).toMatchObject({
+      ok: false,
+      failure: { kind: 'bad_request', message: expect.stringContaining('allows no token') },
+    })
+  })
+
+  test('stop ids, stop strings and the least number of tokens', async () => {
+    const ids = prompt(policy, 5, 20)
+    const tail = { ...free, maxTokens: 60, ignoreEnd: true }
+    const plain = await sample(policy, ids, { sampling: tail })
+    expect(plain).toMatchObject({ finishReason: 'length', stopReason: null })
+    expect(plain.tokenIds).toHaveLength(60)
+    const id = plain.tokenIds[9]!
+    const at = plain.tokenIds.indexOf(id)
+    const stopped = await sample(policy, ids, { sampling: { ...tail, stopIds: [id] } })
+    expect(stopped).toMatchObject({ finishReason: 'stop', stopReason: id, tokenIds: plain.tokenIds.slice(0, at + 1) })
+    const later = await sample(policy, ids, { sampling: { ...tail, stopIds: [id], minTokens: 20 } })
+    expect(later.tokenIds.slice(0, 20)).not.toContain(id)
+    expect(later.cut?.by).toEqual(['min_tokens'])
+
+    const word = policy.tokenizer.decode([plain.tokenIds[4]!])
+    const byText = await sample(policy, ids, { sampling: { ...tail, stop: [word] } })
+    expect(byText).toMatchObject({ finishReason: 'stop', stopReason: word })
+    const notYet = await sample(policy, ids, { sampling: { ...tail, stop: [word], minTokens: 40 } })
+    expect(notYet.tokenIds.length).toBeGreaterThanOrEqual(40)
+    // Stop strings may be written before; only ids are kept from being drawn.
+    expect(notYet.tokenIds.slice(0, 40)).toEqual(plain.tokenIds.slice(0, 40))
+  })
+
+  test('end tokens end, unless they are ignored', async () => {
+    const ids = prompt(policy, 6, 12)
+    const ends = [...policy.tokenizer.endIds]
+    const pushed = { ...free, maxTokens: 5, logitBias: new Map(ends.map((id) => [id, 50])) }
+    const ended = await sample(policy, ids, { sampling: pushed })
+    expect(ended).toMatchObject({ finishReason: 'stop', stopReason: null, text: '' })
+    expect(ended.tokenIds).toHaveLength(1)
+    const ignored = await sample(policy, ids, { sampling: { ...pushed, ignoreEnd: true } })
+    expect(ignored).toMatchObject({ finishReason: 'length', tokenIds: [ends[0], ends[0], ends[0], ends[0], ends[0]] })
+    expect(ignored.text).not.toBe('')
+  })
+
+  test('tells tokens as they come', async () => {
+    const ids = prompt(policy, 7, 12)
+    const told: number[] = []
+    const { tokenIds, logprobs } = await sample(policy, ids, {
+      onToken: ({ id, logprob, alternatives }) => {
+        told.push(id)
+        expect(logprob).toBeLessThan(0)
+        expect(alternatives).toHaveLength(1)
+      },
+      tellSampled: 1,
+    })
+    expect(told).toEqual(tokenIds)
+    expect(logprobs).toHaveLength(told.length)
+  })
+
+  test.each([
+    [{ topP: 0 }, 'topP 0'],
+    [{ topP: 1.5 }, 'topP 1.5'],
+    [{ topK: -1 }, 'topK -1'],
+    [{ minP: -1 }, 'minP -1'],
+    [{ logitBias: new Map([[9999, 1]]) }, '9999'],
+    [{ logitBias: new Map([[1, Number.NaN]]) }, 'logitBias NaN'],
+    [{ stopIds: [-1] }, '-1'],
+    [{ minTokens: 13 }, 'minTokens 13'],
+    [{ temperature: Number.NaN }, 'temperature NaN'],
+  ])('%o is refused', async (setting, words) => {
+    expect(await ask(policy, [5], { sampling: { ...free, ...setting } })).toMatchObject({
+      ok: false,
+      failure: { kind: 'bad_request', message: expect.stringContaining(words) },
+    })
   })
 })
 
