@@ -54,6 +54,10 @@ export const runConfig = z
       .object({
         dataset: datasetOptions.nullable().default(null).describe('Held-out questions; null: those of `dataset`.'),
         maxTurns: z.array(count).min(1).default([1, 2, 3, 4, 5]).describe('Step budgets K that are compared.'),
+        vary: z
+          .array(z.string())
+          .default([])
+          .describe('What `compare` varies without --vary, as written there, such as window=1,2,3; none: maxTurns.'),
         temperature: z.number().min(0).default(0).describe('Sampling temperature of comparisons; 0 is greedy.'),
         questions: count
           .nullable()

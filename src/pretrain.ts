@@ -118,7 +118,7 @@ export async function pretrain(
   const vocabulary = new Map(Object.entries((files.tokenizerJson.model as { vocab: Record<string, number> }).vocab))
   const modelConfig = huggingFaceConfig(config.model, vocabulary)
   const weights = initializeWeights(modelConfig, { ...config.model, seed: config.seed })
-  const lessons = new Lessons(config.seed, vocabulary, longVideoAgent(SYSTEM, false), config.lessons)
+  const lessons = new Lessons(config.seed, vocabulary, longVideoAgent(SYSTEM, 'training'), config.lessons)
 
   const opened = await openDevice(config.engine).catch((error: Error) => error)
   if (opened instanceof Error)

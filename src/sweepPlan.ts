@@ -14,7 +14,7 @@ export interface SweepRequest {
   /** The configuration file. */
   config: string
   overrides: readonly string[]
-  /** `maxTurns=1,2,3` each; empty: the step budgets of the configuration. */
+  /** `maxTurns=1,2,3` each; empty: what the configuration varies, which are its step budgets where it does not say. */
   vary: readonly string[]
   /** Folders of checkpoints, models of the configured endpoint, or `oracle`; empty: the policy of the configuration. */
   policies: readonly string[]
@@ -61,6 +61,7 @@ const FIXED = [
   'evaluation.dataset',
   'evaluation.questions',
   'evaluation.maxTurns',
+  'evaluation.vary',
   'policy',
   'prices',
 ]
@@ -70,7 +71,8 @@ export async function planSweep(request: SweepRequest): Promise<Result<SweepPlan
   const loaded = await loadConfig(request.config, request.overrides)
   if (!loaded.ok) return loaded
   const config = loaded.value
-  const given = request.vary.length > 0 ? request.vary : [`maxTurns=${config.evaluation.maxTurns.join(',')}`]
+  const { vary, maxTurns } = config.evaluation
+  const given = [request.vary, vary].find((some) => some.length > 0) ?? [`maxTurns=${maxTurns.join(',')}`]
   const axes: Axis[] = []
   for (const text of given) {
     const axis = axisOf(text)

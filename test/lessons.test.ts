@@ -25,7 +25,7 @@ for (const [token, id] of vocabulary) tokens[id] = token
 const text = (lesson: Lesson) => lesson.ids.map((id) => tokens[id]).join(' ')
 
 const newLessons = (seed = 1) =>
-  new Lessons(seed, vocabulary, longVideoAgent(longVideoAgentOptions.parse({ initialGrounding: 'none' }), false), {
+  new Lessons(seed, vocabulary, longVideoAgent(longVideoAgentOptions.parse({ initialGrounding: 'none' }), 'training'), {
     firstGroundingRate: 0.6,
     nextGroundingRate: 0.95,
     rightQueryRate: 0.75,

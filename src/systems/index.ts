@@ -1,19 +1,15 @@
 /** Which system a config names. Tests that hold for every system go through `systemNames`. */
 import type { System } from '../types.ts'
 import { longVideoAgent } from './longVideoAgent.ts'
-import type { SystemsOptions } from './options.ts'
+import type { Purpose, SystemsOptions } from './options.ts'
 import { wholeEpisode } from './wholeEpisode.ts'
 
-/** What a system is run for: training leaves out what only helps to get an answer (`forceAnswerNotice`). */
-export type Purpose = 'training' | 'evaluation'
+export type { Purpose } from './options.ts'
 
 type Name = SystemsOptions['name']
 
 const systems: { [One in Name]: (options: Extract<SystemsOptions, { name: One }>, purpose: Purpose) => System } = {
-  longVideoAgent: (options, purpose) => {
-    const { forceAnswerNotice: when } = options
-    return longVideoAgent(options, when === 'always' || (when === 'evaluation' && purpose === 'evaluation'))
-  },
+  longVideoAgent,
   wholeEpisode,
 }
 

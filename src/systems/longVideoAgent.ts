@@ -20,17 +20,29 @@ import type {
 import { actionStops, type ParsedAction, parseAction } from './actions.ts'
 import { type Dialect, dialects, firstMessage } from './dialect.ts'
 import { clipsInView, emptyView, ground, look, showClip, type View } from './evidence.ts'
-import type { LongVideoAgentOptions } from './options.ts'
+import type { LongVideoAgentOptions, Purpose } from './options.ts'
 import { countdownLines, withTurn } from './transcript.ts'
 import { randomClip } from './window.ts'
 
-/** `notice`: the master is told on its last turn to answer now. */
-export function longVideoAgent(options: LongVideoAgentOptions, notice: boolean): System {
-  return { name: 'longVideoAgent', run: (context) => run(context, { ...options, notice }) }
+export function longVideoAgent(options: LongVideoAgentOptions, purpose: Purpose): System {
+  const training = purpose === 'training'
+  const { forceAnswerNotice: when, extraGeneration, onInvalid } = options
+  const settings: Settings = {
+    ...options,
+    notice: when === 'always' || (when === 'evaluation' && !training),
+    extraTurns: extraGeneration === 'training' && training ? 1 : 0,
+    endAtInvalid: onInvalid === 'endInTraining' && training,
+  }
+  return { name: 'longVideoAgent', run: (context) => run(context, settings) }
 }
 
+/** The options as they hold for what the run is for. */
 interface Settings extends LongVideoAgentOptions {
+  /** The master is told on its last turn to answer now. */
   notice: boolean
+  /** Generations beyond K. */
+  extraTurns: number
+  endAtInvalid: boolean
 }
 
 async function run(context: SystemContext, options: Settings): Promise<SystemOutcome> {
@@ -55,7 +67,7 @@ async function run(context: SystemContext, options: Settings): Promise<SystemOut
       found.ok ? dialect.located(task.episode, clipsInView(context, view)) : dialect.failed('grounding', NO_CLIP_NAMED),
     )
   }
-  const most = budget.turns + (options.extraGeneration ? 1 : 0)
+  const most = budget.turns + options.extraTurns
   let messages: readonly Message[] = [
     { role: 'user', content: firstMessage(dialect, options, task.question, located, countdownLines(most, options)) },
   ]
@@ -76,7 +88,7 @@ async function run(context: SystemContext, options: Settings): Promise<SystemOut
       turns.push({ ...chosen, ...withoutEffect(view) })
       return end('answered', null, action.option)
     }
-    if (action.kind === 'invalid' && options.onInvalid === 'end') {
+    if (action.kind === 'invalid' && options.endAtInvalid) {
       turns.push({ ...chosen, ...withoutEffect(view) })
       return end('invalid_action')
     }

@@ -29,9 +29,11 @@ export const longVideoAgentOptions = z
         'End generation at the tag that completes an action. false: the master writes on, and what follows the action is left out of the transcript.',
       ),
     onInvalid: z
-      .enum(['tell', 'end'])
+      .enum(['tell', 'endInTraining'])
       .default('tell')
-      .describe('A turn without an action: `tell` the master the rules and go on, or `end` the run (released code).'),
+      .describe(
+        'A turn without an action: `tell` the master the rules and go on, or, as in the released code, do so everywhere but in training, where it ends the run.',
+      ),
     transcript: z
       .enum(['chat', 'single'])
       .default('chat')
@@ -45,10 +47,10 @@ export const longVideoAgentOptions = z
       .default('evaluation')
       .describe('On the last turn, tell the master to answer now: never, everywhere but in training, or always.'),
     extraGeneration: z
-      .boolean()
-      .default(false)
+      .enum(['never', 'training'])
+      .default('never')
       .describe(
-        'One generation more than K, as in the released code; turn K may then still use a tool. Budgets in reports say K.',
+        'One generation more than K in training, as in the released code; turn K may then still use a tool. Budgets in reports say K.',
       ),
     onAgentFailure: z
       .enum(['observe', 'stop'])
@@ -86,6 +88,9 @@ export const wholeEpisodeOptions = z
   .strict()
 
 export const systemsOptions = z.discriminatedUnion('name', [longVideoAgentOptions, wholeEpisodeOptions])
+
+/** What a system is run for: some options hold for one of them only. */
+export type Purpose = 'training' | 'evaluation'
 
 export type LongVideoAgentOptions = z.output<typeof longVideoAgentOptions>
 export type WholeEpisodeOptions = z.output<typeof wholeEpisodeOptions>

@@ -92,9 +92,10 @@ describe('bad usage is exit code 2 and says what was meant', () => {
 
   test('a bad configuration too, with file, line and key', async () => {
     const path = join(folder, 'bad.yaml')
-    await writeFile(path, 'name: x\ndataset: {path: d}\npolicy: {type: checkpoint, path: c}\ngrpo:\n  learningRat: 1\n')
+    const rest = 'name: x\ndataset: {path: d}\npolicy: {type: checkpoint, path: c}\nreward: {alpha: 0.1}'
+    await writeFile(path, `${rest}\ngrpo:\n  learningRat: 1\n`)
     const { code, err } = await run(`train --config ${path}`)
-    expect(err).toBe(`${path}:5: grpo.learningRat: there is no such key; did you mean "learningRate"?\n`)
+    expect(err).toBe(`${path}:6: grpo.learningRat: there is no such key; did you mean "learningRate"?\n`)
     expect(code).toBe(2)
     const override = await run(`train --config ${path} --set grpo.learningRat=1 --set seed=x`)
     expect(override.err).toContain('--set seed=x: seed: expected number, got "x"')

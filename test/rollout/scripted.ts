@@ -42,7 +42,11 @@ export function wordTokenizer(): ChatTokenizer & { END: number } {
   }
   const END = idOf('<|end|>')
   const encode = (text: string): number[] => (text.match(/<[^<>\s]+>|[^\s<]+|</g) ?? []).map(idOf)
-  const wrap = ({ role, content }: Pick<Message, 'content'> & { role: string }): number[] => [idOf(`<|${role}|>`), ...encode(content), END]
+  const wrap = ({ role, content }: Pick<Message, 'content'> & { role: string }): number[] => [
+    idOf(`<|${role}|>`),
+    ...encode(content),
+    END,
+  ]
   return {
     END,
     encode,

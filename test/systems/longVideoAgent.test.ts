@@ -345,14 +345,19 @@ describe('as the released code does it', () => {
     const budget = { turns: 2 }
     const { turns, asked, stopReason } = await play([GROUND, GROUND, answer('a1')], {
       budget,
-      options: { extraGeneration: true, showTurnsLeft: false },
+      purpose: 'training',
+      options: { extraGeneration: 'training', showTurnsLeft: false },
     })
     expect({ turns: turns.length, asked: asked.ground.length, stopReason }).toEqual({
       turns: 3,
       asked: 2,
       stopReason: 'answered',
     })
-    const spent = await play([GROUND, GROUND, GROUND], { budget, options: { extraGeneration: true } })
+    const spent = await play([GROUND, GROUND, GROUND], {
+      budget,
+      purpose: 'training',
+      options: { extraGeneration: 'training' },
+    })
     expect({ turns: spent.turns.length, asked: spent.asked.ground.length, stopReason: spent.stopReason }).toEqual({
       turns: 3,
       asked: 2,
@@ -361,12 +366,24 @@ describe('as the released code does it', () => {
   })
 
   test('an invalid turn ends the run', async () => {
-    const { turns, stopReason, answer: chosen } = await play(['hm'], { options: { onInvalid: 'end' } })
+    const {
+      turns,
+      stopReason,
+      answer: chosen,
+    } = await play(['hm'], { purpose: 'training', options: { onInvalid: 'endInTraining' } })
     expect({ stopReason, chosen, turns: turns.length }).toEqual({
       stopReason: 'invalid_action',
       chosen: null,
       turns: 1,
     })
+  })
+
+  test('neither holds in evaluation', async () => {
+    const { turns, stopReason } = await play(['hm', GROUND], {
+      budget: { turns: 2 },
+      options: { onInvalid: 'endInTraining', extraGeneration: 'training' },
+    })
+    expect({ stopReason, turns: turns.length }).toEqual({ stopReason: 'turn_limit', turns: 2 })
   })
 
   test('a visual query anywhere goes before an answer, and what follows it is left out', async () => {
