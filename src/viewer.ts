@@ -1,21 +1,25 @@
 /**
- * `showrunner view`: opens a run's files, and what belongs to them where it is at hand (data set, tokenizer, configuration), behind
- * the pages of view/. Runs until it is told to stop.
+ * `showrunner view`: finds the stores of a run's folder and what belongs to them where it is at hand (data set, tokenizer,
+ * configuration), and puts the pages of view/ in front of them. Runs until it is told to stop.
  */
 import type { AddressInfo } from 'node:net'
 import { userInfo } from 'node:os'
+import { basename, join, resolve } from 'node:path'
 import { loadCheckpoint } from './checkpoint/checkpoint.ts'
 import { type Dataset, openDataset } from './dataset/index.ts'
 import { openTokenizer } from './policy/tokenizer.ts'
 import type { Progress } from './progress.ts'
+import { cellLabel } from './report/sweep.ts'
+import { readSweep } from './report/write.ts'
 import { type RecordedConfig, recordedConfig } from './runFolder.ts'
 import { type KeyedQuestion, readAnswerKey } from './trajectory/answerKey.ts'
+import { findStores, VIEWER_PORT } from './trajectory/stores.ts'
 import type { Gold, Result } from './types.ts'
 import { isUnchanged, openFrameReader, seenAsPng, videoOptions } from './video/index.ts'
 import type { ViewOptions } from './view/options.ts'
 import { openRunIndex } from './view/runIndex.ts'
 import { createViewer } from './view/server.ts'
-import type { ViewSources } from './view/sources.ts'
+import type { ViewedFolder, ViewSources } from './view/sources.ts'
 
 export interface ViewRequest extends ViewOptions {
   directory: string
@@ -28,38 +32,88 @@ export interface OpenViewer {
   close(): Promise<void>
 }
 
+/** Fails when the folder has no trajectories in or below it, or the port is taken. */
 export async function openViewer(
   { directory, datasets, port, ...options }: ViewRequest,
   progress: Progress,
 ): Promise<Result<OpenViewer>> {
-  const index = await openRunIndex(directory)
-  if (!index.ok) return index
-  const config = await recordedConfig(directory)
-  const sources = await openSources(directory, datasets, config, progress)
-  if (!sources.ok) return sources
-  const server = createViewer(index.value, sources.value, options)
-  try {
-    await server.listen({ host: '127.0.0.1', port })
-  } catch (error) {
-    await server.close()
-    const message = `http://127.0.0.1:${port}: cannot listen there: ${(error as Error).message}; give another --port, or none`
-    return { ok: false, failure: { boundary: 'serve', kind: 'bad_request', message } }
-  }
-  const { port: listening } = server.addresses()[0] as AddressInfo
-  progress.stage('reading the run', 100)
+  const stores = await findStores(directory)
+  if (stores.length === 0) return nothingStored(directory)
+  const server = createViewer(folderOf(directory, datasets, progress), options)
+  const listening = await listen(server, port)
+  if (!listening.ok) return listening
+  const { port: taken } = server.addresses()[0] as AddressInfo
   // pages are there at once and show what was read so far
-  void index.value
-    .refresh(({ read, size }) => progress.to(size === 0 ? 100 : Math.floor((100 * read) / size)))
-    .then(() => progress.done(`${index.value.columns.length.toLocaleString('en-US')} trajectories`))
-  return { ok: true, value: { url: `http://127.0.0.1:${listening}`, close: () => server.close() } }
+  void readAll(server, progress)
+  return { ok: true, value: { url: `http://127.0.0.1:${taken}`, close: () => server.close() } }
+}
+
+function nothingStored(directory: string): Result<OpenViewer> {
+  const message = `${directory}: expected trajectories.arrows, or .partial, in or below it and found none; give the folder of a run, such as rollouts/quickstart`
+  return { ok: false, failure: { boundary: 'store', kind: 'missing_file', message } }
+}
+
+/** At the port of links in reports, or at a free one where that is taken; at `port` where it is given. */
+async function listen(server: ReturnType<typeof createViewer>, port: number | null): Promise<Result<void>> {
+  try {
+    await server.listen({ host: '127.0.0.1', port: port ?? VIEWER_PORT })
+    return { ok: true, value: undefined }
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (port === null && code === 'EADDRINUSE') return listen(server, 0)
+    await server.close()
+    const said = `http://127.0.0.1:${port ?? VIEWER_PORT}: cannot listen there: ${message}; give another --port`
+    return { ok: false, failure: { boundary: 'serve', kind: 'bad_request', message: said } }
+  }
+}
+
+/** Reads all stores once, so that lists and links are there when somebody asks. */
+async function readAll(server: ReturnType<typeof createViewer>, progress: Progress): Promise<void> {
+  const stores = await server.openStores()
+  progress.stage('reading the run', 100)
+  let trajectories = 0
+  for (const [at, store] of stores.entries()) {
+    const { trajectories: held } = await store.read((share) =>
+      progress.to(Math.floor((100 * (at + share)) / stores.length)),
+    )
+    trajectories += held
+  }
+  progress.to(100)
+  progress.done(
+    `${trajectories.toLocaleString('en-US')} trajectories${stores.length > 1 ? ` in ${stores.length} stores` : ''}`,
+  )
+}
+
+function folderOf(directory: string, datasets: readonly string[], progress: Progress): ViewedFolder {
+  const name = basename(resolve(directory))
+  return {
+    name,
+    async stores() {
+      const sweep = await readSweep(directory)
+      const cells = sweep?.ok ? sweep.value.cells : []
+      return (await findStores(directory)).map((path) => {
+        const cell = cells.find((one) => resolve(one.directory) === resolve(path))
+        const label = sweep?.ok && cell ? cellLabel(cell.settings, sweep.value) : path || name
+        return { path, label }
+      })
+    },
+    async open(path) {
+      const store = join(directory, path)
+      const index = await openRunIndex(store)
+      if (!index.ok) return index
+      const sources = await openSources(store, datasets, progress)
+      return sources.ok ? { ok: true, value: { index: index.value, sources: sources.value } } : sources
+    },
+    report: async () => (await import('./report/write.ts')).writeReport(directory),
+  }
 }
 
 async function openSources(
   directory: string,
   datasets: readonly string[],
-  config: RecordedConfig | null,
   progress: Progress,
 ): Promise<Result<ViewSources>> {
+  const config = await recordedConfig(directory)
   const key = await readAnswerKey(directory)
   if (!key.ok) return key
   const opened: Dataset[] = []
@@ -72,6 +126,7 @@ async function openSources(
     else progress.line(`${dataset.failure.message}; pages have no clips and no gold of it`)
   }
   const frames = openFrameReader(videoOptions.parse({}))
+  let tokens: ReturnType<ViewSources['tokens']> | null = null
   return {
     ok: true,
     value: {
@@ -82,9 +137,11 @@ async function openSources(
         return png.ok ? { ok: true, value: { bytes: png.value, type: 'image/png' } } : png
       },
       unchanged: isUnchanged,
-      tokens: await openTokens(config),
+      tokens() {
+        tokens ??= openTokens(config)
+        return tokens
+      },
       plannedSteps: config?.steps ?? null,
-      report: async () => (await import('./report/write.ts')).writeReport(directory),
       labeller: userInfo().username,
     },
   }
@@ -103,8 +160,8 @@ function keyed(gold: Gold | undefined): KeyedQuestion | undefined {
 }
 
 /** The tokenizer of the policy that the run began with. */
-async function openTokens(config: RecordedConfig | null): Promise<ViewSources['tokens']> {
-  const none = (message: string): ViewSources['tokens'] => ({
+async function openTokens(config: RecordedConfig | null): ReturnType<ViewSources['tokens']> {
+  const none = (message: string): Awaited<ReturnType<ViewSources['tokens']>> => ({
     ok: false,
     failure: { boundary: 'checkpoint', kind: 'missing_file', message },
   })

@@ -18,7 +18,7 @@ import type { Sweep } from './sweep.ts'
 /** Trajectories that belong together, such as a cell of a comparison. */
 export interface Group {
   label: string
-  /** Their store, as it is given to `showrunner view`. */
+  /** Their store, in or below the folder of the run. */
   directory: string
   n: number
   metrics: Measures
@@ -39,6 +39,8 @@ export type StepNumbers = { step: number } & Record<string, number>
 
 export interface Report {
   name: string
+  /** The folder of the run, as it is given to `showrunner view`. */
+  directory: string
   summary: Summary | null
   compared: { sweep: Sweep; comparison: Comparison } | null
   groups: Group[]
@@ -95,7 +97,7 @@ export async function gather(
   const metrics = await trainingMetrics(directory)
   const training = metrics.length > 0 ? metrics : own.ok ? trainingCurve(own.value) : (summary?.training?.curve ?? [])
   const name = summary?.name ?? compared?.sweep.name ?? basename(resolve(directory))
-  return { ok: true, value: { name, summary, compared, groups, training, labels, engines, oracleBoxes } }
+  return { ok: true, value: { name, directory, summary, compared, groups, training, labels, engines, oracleBoxes } }
 }
 
 /** Stores of the quickstart. */

@@ -23,7 +23,7 @@ export interface Outcome {
   kind: TrajectoryRow['kind']
   maxTurns: number
   windowClips: number
-  /** No reward: it failed outside the policy and counts as wrong. */
+  /** No reward, and not since the policy wrote too much: it failed outside the policy and counts as wrong. */
   failedOutside: boolean
   /** The failure in one line. */
   failure: string | null
@@ -80,7 +80,7 @@ export function outcomeOf(trace: Trace, key: AnswerKey | null): Outcome {
     kind: trace.kind,
     maxTurns: budget.turns,
     windowClips: budget.windowClips,
-    failedOutside: trace.reward === null,
+    failedOutside: trace.reward === null && trace.stopReason !== 'token_limit' && trace.stopReason !== 'context_limit',
     failure: trace.failure?.message ?? null,
     stopReason: trace.stopReason,
     answered: trace.stopReason === 'answered',

@@ -38,11 +38,16 @@ export function readSummary(path: string): Promise<Result<Summary> | null> {
   return readJson(path, summary, 'a summary')
 }
 
+/** null when the run is no comparison. */
+export function readSweep(directory: string): Promise<Result<Sweep> | null> {
+  return readJson(join(directory, 'sweep.json'), sweepSchema, 'the sweep of a comparison')
+}
+
 /** What a comparison is about, and what its stored trajectories say; null when the run is no comparison. */
 export async function storedComparison(
   directory: string,
 ): Promise<Result<{ sweep: Sweep; comparison: Comparison }> | null> {
-  const sweep = await readJson(join(directory, 'sweep.json'), sweepSchema, 'the sweep of a comparison')
+  const sweep = await readSweep(directory)
   if (sweep === null || !sweep.ok) return sweep
   const cells = []
   for (const cell of sweep.value.cells) {

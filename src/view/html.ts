@@ -31,11 +31,15 @@ function escaped(text: string): string {
 }
 
 export interface Frame {
-  /** The run's name. */
+  /** The run's name, with that of the store where there are several. */
   run: string
+  /** Under which address the pages of the store lie; addresses in `body`, `gold` and `keys` begin with / and are moved there. */
+  root: string
+  /** Whether the folder has other stores to go to. */
+  several: boolean
   title: string
   /** Which entry of the navigation this page is. */
-  tab: 'trajectories' | 'training' | 'report' | null
+  tab: 'trajectories' | 'training' | 'stores' | null
   /** Whether gold is shown, and this page's address with and without it. */
   gold: { shown: boolean; toggle: string } | null
   /** Addresses for keys, such as the next page. */
@@ -45,12 +49,12 @@ export interface Frame {
   body: Html
 }
 
-export function page({ run, title, tab, gold, keys = {}, followAfter, body }: Frame): string {
+export function page({ run, root, several, title, tab, gold, keys = {}, followAfter, body }: Frame): string {
   const suffix = gold?.shown ? '?gold=1' : ''
   const entry = (name: Frame['tab'], href: string, text: string) =>
     html`<a href="${href}"${tab === name && markup(' aria-current="page"')}>${text}</a>`
   const data = Object.entries(keys).map(([key, href]) => href !== null && html` data-key-${key}="${href}"`)
-  return html`<!doctype html>
+  const { text } = html`<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -68,7 +72,8 @@ export function page({ run, title, tab, gold, keys = {}, followAfter, body }: Fr
 <nav aria-label="Pages">${[
     entry('trajectories', `/${suffix}`, 'Trajectories'),
     entry('training', `/training${suffix}`, 'Live'),
-    entry('report', '/report', 'Report'),
+    html`<a href="/report">Report</a>`,
+    several && entry('stores', '/stores', 'Stores'),
   ]}</nav>
 <span class="tools">
 ${
@@ -84,7 +89,9 @@ ${body}
 ${help}
 </body>
 </html>
-`.text
+`
+  // texts are escaped, so that a quote only ever ends an attribute
+  return root === '/' ? text : text.replace(/ (href|src|action|data-key-[a-z])="\//g, ` $1="${root}`)
 }
 
 const KEYS: readonly [string, string][] = [

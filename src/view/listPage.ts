@@ -4,6 +4,7 @@ import type { TrajectoryRow } from '../trajectory/schema.ts'
 import { addressOf, type ListQuery, labelled, narrows, outcomes } from './filter.ts'
 import { type Html, html, type Part } from './html.ts'
 import type { Columns } from './runIndex.ts'
+import { pathOf } from './trajectoryPage.ts'
 import { chips, count, decimal, LABEL_WORDS, outcome, words } from './words.ts'
 
 export interface ListContent {
@@ -136,10 +137,9 @@ ${steps && html`<th scope="col" class="number">Step</th>`}
 
 function listRow(row: TrajectoryRow, label: Label | null, { gold, query }: ListContent, steps: boolean): Html {
   const answer = row.answer === null ? null : (row.options[row.answer] ?? null)
-  const path = `/t/${row.trajectoryId.split('/').map(encodeURIComponent).join('/')}`
   return html`<tr>
 ${gold && html`<td data-name="Outcome">${outcome(row.correct, row.reward !== null)}</td>`}
-<td class="question"><a href="${addressOf(path, query, { page: undefined })}">${row.question}</a><span class="id">${row.trajectoryId}${gold && row.kind !== null && html` · ${row.kind}`}</span></td>
+<td class="question"><a href="${addressOf(pathOf('t', row.trajectoryId), query, { page: undefined })}">${row.question}</a><span class="id">${row.trajectoryId}${gold && row.kind !== null && html` · ${row.kind}`}</span></td>
 <td data-name="Answer" class="answer">${answer ?? html`<span class="none">none</span>`}</td>
 <td data-name="Turns">${chips(row.turns)}</td>
 ${gold && html`<td data-name="Reward" class="number">${row.reward === null ? '–' : decimal(row.reward.total)}</td>`}

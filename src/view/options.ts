@@ -3,7 +3,14 @@ import { z } from 'zod'
 
 export const viewOptions = z
   .object({
-    port: z.number().int().min(0).max(65_535).default(0).describe('Port on 127.0.0.1; 0 takes a free one.'),
+    port: z
+      .number()
+      .int()
+      .min(0)
+      .max(65_535)
+      .nullable()
+      .default(null)
+      .describe('Port on 127.0.0.1; 0: a free one; null: 8100, or a free one where that is taken.'),
     rows: z.number().int().positive().default(50).describe('Trajectories on a page of the list.'),
     patienceMs: z
       .number()

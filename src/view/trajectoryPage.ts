@@ -5,6 +5,7 @@
 import type { KeyedClip, KeyedQuestion } from '../trajectory/answerKey.ts'
 import { type Label, labelKinds } from '../trajectory/labels.ts'
 import type { TrajectoryRow } from '../trajectory/schema.ts'
+import { idInAddress } from '../trajectory/stores.ts'
 import type { Turn, Usage } from '../types.ts'
 import { addressOf, type ListQuery } from './filter.ts'
 import { type Html, html } from './html.ts'
@@ -44,7 +45,7 @@ export interface TrajectoryContent {
 }
 
 export function pathOf(prefix: 't' | 'tokens' | 'frames', trajectoryId: string): string {
-  return `/${prefix}/${trajectoryId.split('/').map(encodeURIComponent).join('/')}`
+  return `/${prefix}/${idInAddress(trajectoryId)}`
 }
 
 export function trajectoryBody(content: TrajectoryContent): Html {

@@ -48,6 +48,11 @@ describe('where the evidence was', () => {
   })
 })
 
+test('what the configuration leaves out of training for its length did not fail outside the master', () => {
+  expect(of('gx', ['c2'], { reward: null, stopReason: 'token_limit' }).failedOutside).toBe(false)
+  expect(of('g', ['c2'], { reward: null, stopReason: 'agent_error' }).failedOutside).toBe(true)
+})
+
 describe('lenient answers', () => {
   const options = ['red', 'green', 'a blue car', 'a car', 'nothing at all']
   test.each([

@@ -59,9 +59,15 @@ const { sweep, outcomes } = madeSweep({ baseline: { maxTurns: 2 } })
 const comparison = compareCells(sweep, outcomes)
 const full: Report = {
   name: summarised.name,
+  directory: 'rollouts/x',
   summary: summarised,
   compared: { sweep, comparison },
-  groups: comparison.cells.map(({ metrics: measures, ...cell }) => ({ ...cell, n: 60, metrics: measures ?? {} })),
+  groups: comparison.cells.map(({ metrics: measures, directory, ...cell }) => ({
+    ...cell,
+    directory: `rollouts/x/${directory}`,
+    n: 60,
+    metrics: measures ?? {},
+  })),
   training: Array.from({ length: 30 }, (_, step) => ({ step, reward: step / 30, accuracy: step / 40, entropy: 2 })),
   labels: [
     {
@@ -153,8 +159,8 @@ describe('the page', () => {
   })
 
   test('failures link to the viewer, with the command that starts it', () => {
-    expect(page).toContain('npm run showrunner -- view cells/1 --port 8100')
-    expect(page).toMatch(/<a href="http:\/\/127\.0\.0\.1:8100\/t\/0\/q\d+\/0">/)
+    expect(page).toContain('npm run showrunner -- view rollouts/x')
+    expect(page).toMatch(/<a href="http:\/\/127\.0\.0\.1:8100\/in\/cells~1\/t\/0\/q\d+\/0">/)
   })
 
   test('escapes what it is given', () => {
@@ -174,6 +180,7 @@ describe('the page', () => {
   test('leaves out what was not measured', () => {
     const page = reportPage({
       name: 'x',
+      directory: 'x',
       summary: null,
       compared: null,
       groups: [],

@@ -1,15 +1,16 @@
 /** The pages over HTTP, without a browser: what is sent and what is not, labels, pictures, a run that is being written. */
 import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { labelsPath, readLabels } from '../../src/trajectory/labels.ts'
 import { writeRatios } from '../../src/trajectory/ratios.ts'
 import { openStore } from '../../src/trajectory/store.ts'
+import { findStores } from '../../src/trajectory/stores.ts'
 import { viewOptions } from '../../src/view/options.ts'
 import { openRunIndex } from '../../src/view/runIndex.ts'
 import { createViewer } from '../../src/view/server.ts'
-import type { ViewSources } from '../../src/view/sources.ts'
+import type { ViewedFolder, ViewSources } from '../../src/view/sources.ts'
 import { partsOf } from '../../src/view/trajectoryPage.ts'
 import { madeGroup } from '../trajectory/groups.ts'
 import { type MadeRun, writeMadeRun } from './madeRun.ts'
@@ -29,17 +30,24 @@ const sources: ViewSources = {
   gold: () => ({ answer: 2, clipId: 'e1_seg01_clip_01', span: [5, 10] }),
   picture: async ({ hash }) => ({ ok: true, value: { bytes: Buffer.from(`picture ${hash}`), type: 'image/png' } }),
   unchanged: async ({ at }) => at !== 61.5,
-  tokens: { ok: true, value: (ids) => ids.map((id) => `<tok${id}>`) },
+  tokens: async () => ({ ok: true, value: (ids) => ids.map((id) => `<tok${id}>`) }),
   plannedSteps: 40,
-  report: async () => ({ ok: false, failure: { boundary: 'store', kind: 'missing_file', message: 'no report' } }),
   labeller: 'ada',
 }
 
+/** `run` is the folder of a run, which may have stores in it. */
 async function viewerOf(run: string): Promise<Server> {
-  const index = await openRunIndex(run)
-  if (!index.ok) throw new Error(index.failure.message)
+  const folder: ViewedFolder = {
+    name: basename(run),
+    stores: async () => (await findStores(run)).map((path) => ({ path, label: path === '' ? 'own' : `cell ${path}` })),
+    async open(path) {
+      const index = await openRunIndex(join(run, path))
+      return index.ok ? { ok: true, value: { index: index.value, sources } } : index
+    },
+    report: async () => ({ ok: false, failure: { boundary: 'store', kind: 'missing_file', message: 'no report' } }),
+  }
   // patience enough that a page is never cut short on a busy machine
-  return createViewer(index.value, sources, { ...viewOptions.parse({}), patienceMs: 60_000 })
+  return createViewer(folder, { ...viewOptions.parse({}), patienceMs: 60_000 })
 }
 
 beforeAll(async () => {
@@ -213,6 +221,46 @@ describe('labels', () => {
     expect(page).toMatch(/labels\.jsonl: line 3/)
     expect(page).toContain('<strong>600</strong>')
     rmSync(labelsPath(directory))
+  })
+})
+
+describe('a folder with several stores', () => {
+  const folder = join(root, 'several')
+  let viewer: Server
+  beforeAll(async () => {
+    await writeMadeRun(join(folder, 'cells/a~b'), { ...made, trajectories: 12 })
+    await writeMadeRun(join(folder, 'cells/c'), { ...made, trajectories: 18 }, { close: false })
+    viewer = await viewerOf(folder)
+  })
+  afterAll(() => viewer.close())
+
+  test('begins with the list of them, also while one is being written', async () => {
+    expect((await get('/', viewer)).headers.location).toBe('/stores')
+    const page = await body('/stores', viewer)
+    expect(page).toMatch(/href="\/in\/cells~a~b\/">cell cells\/a~b<[\s\S]*?>12<[\s\S]*?complete/)
+    expect(page).toMatch(/href="\/in\/cells~c\/">cell cells\/c<[\s\S]*?>18<[\s\S]*?not complete/)
+    expect(page).toContain('data-follow-after')
+  })
+
+  test('every address in the pages of a store stays within it', async () => {
+    for (const path of ['', '?gold=1&page=1', 't/0/q1/2?gold=1', 'tokens/0/q1/2', 'training']) {
+      const page = await body(`/in/cells~c/${path}`, viewer)
+      const addresses = [...page.matchAll(/ (?:href|src|action|data-key-\w)="([^"#]*)"/g)].map(([, address]) => address)
+      expect(addresses.length).toBeGreaterThan(8)
+      for (const address of addresses) expect(address).toMatch(/^\/in\/cells~c\//)
+    }
+    const own = await body('/')
+    expect(own).not.toContain('/in/')
+    expect(own).not.toContain('Stores</a>')
+    expect((await get('/in/cells~c/assets/style.css', viewer)).statusCode).toBe(200)
+    expect((await get('/in/cells~d/', viewer)).statusCode).toBe(404)
+  })
+
+  test('labels lie beside the store they are about', async () => {
+    const payload = { trajectoryId: '0/q1/2', kinds: ['other'], note: '', by: 'ada', goldShown: false }
+    const headers = { host: '127.0.0.1' }
+    expect((await viewer.inject({ method: 'POST', url: '/in/cells~c/labels', headers, payload })).statusCode).toBe(200)
+    expect(existsSync(labelsPath(join(folder, 'cells/c')))).toBe(true)
   })
 })
 

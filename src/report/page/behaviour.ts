@@ -1,4 +1,6 @@
 /** The part of the page about what the trajectories did: tools, grounding, how they ended, where wrong ones went wrong, what people said. */
+import { relative } from 'node:path'
+import { idInAddress, storeRoot, VIEWER_PORT } from '../../trajectory/stores.ts'
 import { frequentPatterns, OTHER, otherShare, sharesChart } from '../charts/bars.ts'
 import { failureKinds } from '../failureKinds.ts'
 import type { GivenLabel, Group } from '../gather.ts'
@@ -111,10 +113,7 @@ export function stopSection(groups: readonly Group[], terms: Terms): Section {
 
 const words = (reason: string) => reason.replaceAll('_', ' ')
 
-/** The viewer is opened at this port for the first group's examples, at the next one for the second's, and so on. */
-const FIRST_PORT = 8100
-
-export function failureSection(groups: readonly Group[], terms: Terms): Section {
+export function failureSection(groups: readonly Group[], directory: string, terms: Terms): Section {
   const kinds = failureKinds.filter(({ key }) => groups.some((group) => group.failureKinds[key]))
   if (kinds.length === 0)
     return { id: 'failures', title: 'Where wrong answers come from', body: paragraph('No run was wrong.') }
@@ -150,25 +149,24 @@ export function failureSection(groups: readonly Group[], terms: Terms): Section 
         ]),
         'Wrong runs by kind',
       ),
-      '<h3>Examples</h3>',
-      ...groups.map((group, i) => examples(group, FIRST_PORT + i)),
+      `<h3>Examples</h3><p class="screen">The links work while the viewer runs:</p><pre class="screen">npm run showrunner -- view ${escaped(directory)}</pre>`,
+      ...groups.map((group) => examples(group, directory)),
       failedList(groups),
     ].join('\n'),
   }
 }
 
-function examples({ label, directory, failureKinds: found }: Group, port: number): string {
+function examples({ label, directory: store, failureKinds: found }: Group, directory: string): string {
   const items = failureKinds.flatMap(({ key, label: kind }) => {
-    const links = found[key]?.examples.map((id) => trajectoryLink(id, port)) ?? []
+    const links = found[key]?.examples.map((id) => trajectoryLink(id, relative(directory, store))) ?? []
     return links.length > 0 ? [`<li>${escaped(kind)}: ${links.join(', ')}</li>`] : []
   })
-  if (items.length === 0) return ''
-  return `<details><summary>${escaped(label)}</summary><p>The links work while the viewer runs:</p><pre>npm run showrunner -- view ${escaped(directory)} --port ${port}</pre><ul>${items.join('')}</ul></details>`
+  return items.length === 0 ? '' : `<details><summary>${escaped(label)}</summary><ul>${items.join('')}</ul></details>`
 }
 
-function trajectoryLink(id: string, port: number): string {
-  const path = id.split('/').map(encodeURIComponent).join('/')
-  return `<a href="http://127.0.0.1:${port}/t/${escaped(path)}">${escaped(id)}</a>`
+/** `store`: its path from the folder that the viewer is opened on. */
+function trajectoryLink(id: string, store: string): string {
+  return `<a href="http://127.0.0.1:${VIEWER_PORT}${escaped(`${storeRoot(store)}t/${idInAddress(id)}`)}">${escaped(id)}</a>`
 }
 
 const MOST_FAILED = 50
@@ -191,18 +189,18 @@ const LABELS: Record<GivenLabel['kinds'][number], string> = {
   other: 'other',
 }
 
-export function labelSection(labels: readonly GivenLabel[]): Section | null {
+export function labelSection(labels: readonly GivenLabel[], directory: string): Section | null {
   if (labels.length === 0) return null
   const counts = Object.entries(LABELS).map(
     ([kind, name]) => [name, whole(labels.filter(({ kinds }) => kinds.some((one) => one === kind)).length)] as const,
   )
-  const rows = labels.map(({ trajectoryId, kinds, note, by, goldShown, directory }) => [
-    trajectoryId,
+  const rows = labels.map(({ trajectoryId, kinds, note, by, goldShown, directory: store }) => [
+    { html: trajectoryLink(trajectoryId, relative(directory, store)) },
     { content: kinds.map((kind) => LABELS[kind]).join(', ') || '–', words: true },
     { content: note, words: true },
     by,
     goldShown ? 'yes' : 'no',
-    { content: directory, words: true },
+    { content: relative(directory, store) || '–', words: true },
   ])
   return {
     id: 'labels',

@@ -172,7 +172,7 @@ async function save(form) {
   const said = form.querySelector('.saved')
   const tell = (/** @type {string} */ text) => said && (said.textContent = text)
   try {
-    const answer = await fetch('/labels', {
+    const answer = await fetch(form.action, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify(label),
