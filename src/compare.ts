@@ -8,7 +8,6 @@ import type { OpenAgents } from './agents/index.ts'
 import type { RunConfig } from './config.ts'
 import { configHash } from './configFile.ts'
 import type { Dataset } from './dataset/index.ts'
-import { Dice } from './dataset/miniature/story.ts'
 import type { EngineInUse } from './engine/protocol.ts'
 import { policyContent, questionsContent, samplingHash } from './identity.ts'
 import { type OpenRun, openHelpers, openMaster, openQuestions } from './open.ts'
@@ -18,7 +17,7 @@ import type { Outcome } from './report/outcome.ts'
 import { readOutcomes } from './report/read.ts'
 import type { Sweep } from './report/sweep.ts'
 import { writeComparison, writeSweep } from './report/write.ts'
-import { answerable, noAnswers, rolloutsInto } from './rollouts.ts'
+import { answerable, drawnQuestions, noAnswers, rolloutsInto } from './rollouts.ts'
 import { recordConfig, recordEngine } from './runFolder.ts'
 import { cellDirectories, ORACLE, type PlannedCell, planSweep, type SweepPlan, type SweepRequest } from './sweepPlan.ts'
 import { createSystem } from './systems/index.ts'
@@ -47,7 +46,7 @@ export async function comparePlan(
   if (!dataset.ok) return dataset
   const all = answerable(dataset.value, config.dataset.limit)
   if (all.length === 0) return noAnswers(config.dataset.path)
-  const tasks = chosen(all, config)
+  const tasks = drawnQuestions(all, config.evaluation.questions, config.seed)
   const sweep = await sweepOf(plan, dataset.value, all.length, tasks)
   if (!sweep.ok) return sweep
   const written = await writeSweep(directory, sweep.value)
@@ -67,14 +66,6 @@ export async function comparePlan(
   const comparison = compareCells(sweep.value, ran.value)
   const noted = await writeComparison(directory, comparison)
   return noted.ok ? { ok: true, value: comparison } : noted
-}
-
-/** The questions that are compared: all, or so many drawn by seed, in the order of the data set. */
-function chosen(tasks: readonly Task[], { seed, evaluation }: RunConfig): readonly Task[] {
-  const { questions } = evaluation
-  if (questions === null || questions >= tasks.length) return tasks
-  const drawn = new Set(new Dice(`questions/${seed}`).sample(tasks, questions))
-  return tasks.filter((task) => drawn.has(task))
 }
 
 async function sweepOf(plan: SweepPlan, dataset: Dataset, of: number, tasks: readonly Task[]): Promise<Result<Sweep>> {

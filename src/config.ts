@@ -18,6 +18,23 @@ import type { Result } from './types.ts'
 
 const count = z.number().int().min(1)
 
+const validation = z
+  .object({
+    dataset: datasetOptions.describe(
+      'Its questions must not be trained on; and since they choose the checkpoint, report on others.',
+    ),
+    every: count
+      .default(20)
+      .describe('Steps between evaluations; there is one before the first step and one after the last.'),
+    questions: count
+      .nullable()
+      .default(null)
+      .describe('So many of them, drawn by seed, the same each time. null: all.'),
+    turns: count.nullable().default(null).describe('K. null: the largest of rollout.budget.turns.'),
+    temperature: z.number().min(0).default(0).describe('Sampling temperature; 0 is greedy.'),
+  })
+  .strict()
+
 export const runConfig = z
   .object({
     name: z
@@ -39,6 +56,16 @@ export const runConfig = z
         steps: count.default(100).describe('Policy updates on fresh rollouts.'),
         tasksPerStep: count.default(16).describe('Tasks per step, each with a group of trajectories.'),
         saveEvery: count.default(10).describe('Steps between checkpoints.'),
+        keepCheckpoints: count
+          .nullable()
+          .default(null)
+          .describe('Only so many of the newest checkpoints stay, and the best one. null: all.'),
+        validation: validation
+          .nullable()
+          .default(null)
+          .describe(
+            'Held-out questions that the policy answers while it is trained; the checkpoint that was most accurate on them becomes checkpoints/<name>/best. null: none.',
+          ),
         memoryGiB: z
           .number()
           .positive()
@@ -58,6 +85,12 @@ export const runConfig = z
           .array(z.string())
           .default([])
           .describe('What `compare` varies without --vary, as written there, such as window=1,2,3; none: maxTurns.'),
+        set: z
+          .array(z.string())
+          .default([])
+          .describe(
+            'What `evaluate` and `compare` do otherwise, as written for --set, such as agents.vision.framesPerLook=15.',
+          ),
         temperature: z.number().min(0).default(0).describe('Sampling temperature of comparisons; 0 is greedy.'),
         questions: count
           .nullable()
@@ -78,6 +111,19 @@ export type RunConfig = z.output<typeof runConfig>
 /** `overrides` are `path.to.key=value`, as given to `--set`; they win over the file. Errors name file, line and key. */
 export function loadConfig(path: string, overrides: readonly string[] = []): Promise<Result<RunConfig>> {
   return readConfigFile(runConfig, path, overrides)
+}
+
+/** The same as evaluation has it: with `evaluation.set`, over which `overrides` win. */
+export async function loadEvaluationConfig(
+  path: string,
+  overrides: readonly string[] = [],
+): Promise<Result<RunConfig>> {
+  const own = await loadConfig(path, overrides)
+  if (!own.ok || own.value.evaluation.set.length === 0) return own
+  const held = await loadConfig(path, [...own.value.evaluation.set, ...overrides])
+  if (held.ok) return held
+  const message = `${held.failure.message} (evaluation.set has it; [] leaves it out)`
+  return { ok: false, failure: { ...held.failure, message } }
 }
 
 export { configHash }

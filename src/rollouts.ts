@@ -5,6 +5,7 @@
 import { join } from 'node:path'
 import type { RunConfig } from './config.ts'
 import type { Dataset } from './dataset/index.ts'
+import { Dice } from './dataset/miniature/story.ts'
 import { policyContent, questionsContent, samplingHash } from './identity.ts'
 import { goldFor, openRun } from './open.ts'
 import { whilePolicyAnswers } from './outages.ts'
@@ -131,6 +132,13 @@ export function answerable(dataset: Dataset, limit: number | null): Task[] {
     .tasks()
     .filter((task) => dataset.gold.has(task.question.qid))
     .slice(0, limit ?? undefined)
+}
+
+/** All of them, or so many drawn by seed, in their own order. */
+export function drawnQuestions(tasks: readonly Task[], count: number | null, seed: number): readonly Task[] {
+  if (count === null || count >= tasks.length) return tasks
+  const drawn = new Set(new Dice(`questions/${seed}`).sample(tasks, count))
+  return tasks.filter((task) => drawn.has(task))
 }
 
 export function noAnswers(path: string): {

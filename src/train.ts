@@ -1,11 +1,11 @@
 /**
  * The loop, top to bottom: tasks -> rollouts -> rewards -> store -> advantages -> policy update -> checkpoint.
  *
- * Every step is a function of the config's seed and its number, so a resumed run equals an uninterrupted one. Evaluates nothing and
- * draws nothing: that is `evaluate.ts` and `report/`.
+ * Every step is a function of the config's seed and its number, so a resumed run equals an uninterrupted one. Now and then the policy
+ * answers held-out questions (`validation.ts`). Draws nothing: that is `report/`.
  */
-import { appendFile, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { linkBest, pruneCheckpoints } from './checkpoint/best.ts'
 import {
   type Checkpoint,
   latestCheckpoint,
@@ -14,15 +14,15 @@ import {
   stepDirectory,
 } from './checkpoint/checkpoint.ts'
 import { configHash, type RunConfig } from './config.ts'
+import { openCurves } from './curves.ts'
 import { Dice } from './dataset/miniature/story.ts'
 import type { EngineInUse } from './engine/protocol.ts'
 import { scoredGroupAdvantages } from './grpo/advantage.ts'
-import type { StepMetrics } from './grpo/metrics.ts'
 import { isExplained, NonFiniteError, samplerNonFinite } from './grpo/nonFinite.ts'
 import { policyRows } from './grpo/rows.ts'
 import { openTrainer, type Trainer } from './grpo/trainer.ts'
 import { trajectoryValues } from './grpo/trajectoryValues.ts'
-import { type UpdateMetrics, updatePolicy } from './grpo/update.ts'
+import { updatePolicy } from './grpo/update.ts'
 import { planMemory } from './memory.ts'
 import { stoppedAt } from './nonFinite.ts'
 import { goldFor, type OpenRun, openRun, type Trainable } from './open.ts'
@@ -32,10 +32,12 @@ import type { Progress } from './progress.ts'
 import { rewardWarnings, scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
 import { answerable } from './rollouts.ts'
-import { recordConfig, recordEngine, replaceFile, runFileFailure } from './runFolder.ts'
+import { recordConfig, recordEngine } from './runFolder.ts'
+import { describeRollouts, describeUpdate, type StepRecord } from './stepRecord.ts'
 import { answerKeyOf, writeAnswerKey } from './trajectory/answerKey.ts'
 import { openStore } from './trajectory/store.ts'
-import type { Failure, Result, ScoredGroup, Task } from './types.ts'
+import type { Failure, Result, Task } from './types.ts'
+import { openValidation, type ValidationRecord } from './validation.ts'
 
 export interface TrainReport {
   checkpoint: string
@@ -44,50 +46,9 @@ export interface TrainReport {
   sampledTokens: number
   seconds: number
   /** One record per step, as written to metrics.jsonl. */
-  metrics: StepRecord[]
-}
-
-/** In `rollouts/<run>/`: one `StepRecord` per line. */
-const METRICS = 'metrics.jsonl'
-
-/** One training step. Means over the step's trajectories. */
-export interface StepRecord {
-  step: number
-  reward: number
-  accuracy: number
-  grounded: number
-  formatRate: number
-  turns: number
-  loss: number
-  gradNorm: number
-  learningRate: number
-  kl: number
-  clipFractionLow: number
-  clipFractionHigh: number
-  clipFractionDual: number
-  entropy: number
-  ratioMean: number
-  /** Largest ratio of the first pass: 1 when sampler and trainer agree. */
-  ratioMax: number
-  /** Over training rows. */
-  advantageMean: number
-  advantageDeviation: number
-  /** Truncated importance weights; null where `grpo.importanceSamplingCap` is. */
-  importanceWeightMean: number | null
-  importanceWeightMin: number | null
-  /** Share of tokens whose importance weight is at the cap. */
-  importanceTruncated: number | null
-  /** Of the value head; null with another baseline. */
-  valueLoss: number | null
-  explainedVariance: number | null
-  zeroVarianceGroups: number
-  excluded: number
-  sampledTokens: number
-  /** Share of the positions run through the model that hold no token, and of the rows' tokens that were run with another row's. */
-  padding: number
-  shared: number
-  secondsRollout: number
-  secondsUpdate: number
+  metrics: readonly StepRecord[]
+  /** Of the checkpoint that was most accurate on held-out questions; null without `training.validation`. */
+  best: ValidationRecord | null
 }
 
 /** What a checkpoint remembers of the run besides weights and optimizer. */
@@ -166,8 +127,14 @@ async function trainRun(
   policy.bumpVersion(state.step)
   // the reference of the KL term is where the run began, also when it is resumed
   if (config.grpo.klCoefficient > 0) await trainer.keepReference(files.weights)
+  const validating = await openValidation(config, { directory, run, policy, progress, signal })
+  if (!validating.ok) return validating
+  const validation = validating.value
   const opened = await openStore(directory, { resume, dropFromStep: state.step })
-  if (!opened.ok) return opened
+  if (!opened.ok) {
+    await validation?.close()
+    return opened
+  }
   const store = opened.value
   try {
     const keyed = await writeAnswerKey(
@@ -180,10 +147,30 @@ async function trainRun(
     const engine = await recordEngine(directory, policy.device.inUse)
     if (!engine.ok) return engine
     const totalSteps = config.training.steps * config.grpo.epochs * config.grpo.minibatches
-    const metrics = join(directory, METRICS)
-    const kept = await keepMetrics(metrics, state.step)
-    if (!kept.ok) return kept
-    const records = kept.value
+    const curves = await openCurves(directory, state.step)
+    if (!curves.ok) return curves
+    const { steps: metrics, validations, addStep, addValidation } = curves.value
+    /** Whether the policy as it stands is the best so far; false as well where it was not asked. */
+    const validate = async (): Promise<Result<boolean>> => {
+      if (!validation?.isDue(state.step)) return { ok: true, value: false }
+      const measured = await validation.measure(state.step)
+      if (signal.aborted) return cancelled(config, checkpoints, state.step)
+      if (!measured.ok) return measured
+      const noted = await addValidation(measured.value)
+      if (!noted.ok) return noted
+      const isBest = bestOf(validations) === measured.value
+      progress.line(describeValidation(measured.value, isBest))
+      return { ok: true, value: isBest }
+    }
+    // a crash may have come between a checkpoint and the link to it
+    if (bestOf(validations)?.step === state.step) {
+      const linked = await linkBest(checkpoints, state.step)
+      if (!linked.ok) return linked
+    }
+    if (validations.length === 0) {
+      const untrained = await validate()
+      if (!untrained.ok) return untrained
+    }
     const tell = tellFailures((text) => progress.line(text))
     const started = performance.now() - state.seconds * 1000
     progress.stage('training', config.training.steps)
@@ -231,17 +218,15 @@ async function trainRun(
 
       const record: StepRecord = {
         step,
+        at: new Date().toISOString(),
         ...describeRollouts(scored),
         ...describeUpdate(update),
         zeroVarianceGroups: advantages.filter((group) => group.zeroVariance).length,
         secondsRollout: (updateStarted - rolloutStarted) / 1000,
         secondsUpdate: (performance.now() - updateStarted) / 1000,
       }
-      records.push(record)
-      const noted = await appendFile(metrics, `${JSON.stringify(record)}\n`).catch((error) =>
-        runFileFailure(metrics, error),
-      )
-      if (noted !== undefined) return noted
+      const noted = await addStep(record)
+      if (!noted.ok) return noted
       state = {
         ...state,
         step: step + 1,
@@ -250,9 +235,15 @@ async function trainRun(
         sampledTokens: state.sampledTokens + update.tokens,
         seconds: (performance.now() - started) / 1000,
       }
-      if (state.step % config.training.saveEvery === 0 || state.step === config.training.steps) {
+      // before the checkpoint is saved, so that a run that is resumed there has not missed it
+      const validated = await validate()
+      if (!validated.ok) return validated
+      const isBest = validated.value
+      if (isBest || state.step % config.training.saveEvery === 0 || state.step === config.training.steps) {
         const saved = await save(checkpoints, files, trainer, state)
         if (!saved.ok) return saved
+        const kept = await keep(checkpoints, isBest ? state.step : null, config.training.keepCheckpoints)
+        if (!kept.ok) return kept
       }
       progress.tick(
         1,
@@ -271,12 +262,36 @@ async function trainRun(
         rollouts,
         sampledTokens,
         seconds,
-        metrics: records,
+        metrics,
+        best: bestOf(validations),
       },
     }
   } finally {
     await store.release()
+    await validation?.close()
   }
+}
+
+/** The most accurate of the trained ones, the earliest of equals; null while there is none. */
+function bestOf(validations: readonly ValidationRecord[]): ValidationRecord | null {
+  return validations
+    .filter(({ step }) => step > 0)
+    .reduce<ValidationRecord | null>((best, one) => (best === null || one.accuracy > best.accuracy ? one : best), null)
+}
+
+function describeValidation(
+  { step, n, accuracy, accuracyLow, accuracyHigh }: ValidationRecord,
+  isBest: boolean,
+): string {
+  const interval = `${accuracyLow.toFixed(3)} to ${accuracyHigh.toFixed(3)}`
+  return `after ${step} steps: accuracy ${accuracy.toFixed(3)} (95 % ${interval}) on ${n} held-out questions${isBest ? ', the best so far' : ''}`
+}
+
+/** Points `best` to the checkpoint of this step, when there is one to point to, and deletes old ones where so many are to be kept. */
+async function keep(checkpoints: string, best: number | null, newest: number | null): Promise<Result<unknown>> {
+  const linked = best === null ? null : await linkBest(checkpoints, best)
+  if (linked !== null && !linked.ok) return linked
+  return newest === null ? { ok: true, value: null } : pruneCheckpoints(checkpoints, newest)
 }
 
 /** The tasks of a step: the data set is shuffled anew for each pass, by seed, and cut into whole batches. */
@@ -335,69 +350,6 @@ async function save(checkpoints: string, files: Checkpoint, trainer: Trainer, st
     ...withTrained(files, weights),
     training: { state, optimizer },
   })
-}
-
-/** The records of the steps before `step`: what a crash left of later ones is cut off, as those steps are run again. */
-async function keepMetrics(path: string, step: number): Promise<Result<StepRecord[]>> {
-  const text = await readFile(path, 'utf8').catch(() => '')
-  const whole = text.slice(0, text.lastIndexOf('\n') + 1)
-  const records = whole
-    .split('\n')
-    .filter(Boolean)
-    .map((line) => JSON.parse(line) as StepRecord)
-  const kept = records.filter((record) => record.step < step)
-  try {
-    await replaceFile(path, kept.map((record) => `${JSON.stringify(record)}\n`).join(''))
-    return { ok: true, value: kept }
-  } catch (error) {
-    return runFileFailure(path, error)
-  }
-}
-
-function describeRollouts(groups: readonly ScoredGroup[]) {
-  const all = groups.flatMap((group) => group.scored)
-  const scored = all.flatMap((one) => (one.reward === null ? [] : [{ ...one, reward: one.reward }]))
-  const turns = scored.flatMap((one) => one.trajectory.turns)
-  return {
-    reward: mean(scored.map((one) => one.reward.total)),
-    accuracy: mean(scored.map((one) => Number(one.correct))),
-    grounded: mean(scored.map((one) => Number(one.grounded))),
-    formatRate: mean(turns.map((turn) => Number(turn.wellFormed))),
-    turns: mean(scored.map((one) => one.trajectory.turns.length)),
-    excluded: all.length - scored.length,
-  }
-}
-
-function describeUpdate({ steps, ratioMax, tokens, advantages, importanceWeights, explainedVariance }: UpdateMetrics) {
-  const each = (key: Exclude<keyof StepMetrics, 'valueLoss'>) => mean(steps.map((step) => step[key]))
-  const valueLosses = steps.flatMap(({ valueLoss }) => (valueLoss === null ? [] : [valueLoss]))
-  return {
-    loss: each('loss'),
-    gradNorm: each('gradNorm'),
-    learningRate: each('learningRate'),
-    kl: each('kl'),
-    clipFractionLow: each('clipFractionLow'),
-    clipFractionHigh: each('clipFractionHigh'),
-    clipFractionDual: each('clipFractionDual'),
-    entropy: each('entropy'),
-    ratioMean: each('ratioMean'),
-    ratioMax,
-    advantageMean: advantages?.mean ?? 0,
-    advantageDeviation: advantages?.standardDeviation ?? 0,
-    importanceWeightMean: importanceWeights?.mean ?? null,
-    importanceWeightMin: importanceWeights?.min ?? null,
-    importanceTruncated: importanceWeights?.truncated ?? null,
-    valueLoss: valueLosses.length === 0 ? null : mean(valueLosses),
-    explainedVariance,
-    sampledTokens: tokens,
-    padding: each('padding'),
-    shared: each('shared'),
-  }
-}
-
-/** 0 of none, so that a step without a scored trajectory can be written down. */
-function mean(values: readonly number[]): number {
-  return values.length === 0 ? 0 : values.reduce((sum, value) => sum + value, 0) / values.length
 }
 
 function fail(message: string): { ok: false; failure: Failure } {

@@ -3,9 +3,10 @@
  * tested is the loop, not learning (see `npm run bench -- learning` for that).
  */
 import { existsSync } from 'node:fs'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { BinaryReader } from '@bufbuild/protobuf/wire'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { latestCheckpoint, loadCheckpoint } from '../src/checkpoint/checkpoint.ts'
 import { readSegments, readTrajectories } from '../src/trajectory/read.ts'
@@ -62,6 +63,74 @@ describe('training', () => {
     expect(records.map((record) => record.step)).toEqual([0, 1, 2, 3, 4, 5])
     // the sampler and the trainer agree before the first weight moves
     for (const record of records) expect(record.ratioMax).toBeLessThan(1 + 1e-4)
+    for (const record of records) {
+      expect(record.toolRate).toBeLessThanOrEqual(record.grounds + record.looks)
+      expect(record.maxTokens).toBeLessThanOrEqual(3 * 6)
+      expect(record.meanTokens).toBeLessThanOrEqual(record.maxTokens)
+    }
+  })
+
+  test('answers the same held-out questions as it goes, and keeps the checkpoint that was best at it', {
+    timeout: 60_000,
+  }, async () => {
+    const straight = await validations('straight')
+    expect(straight.map(({ step, n }) => [step, n])).toEqual([
+      [0, 6],
+      [3, 6],
+      [6, 6],
+    ])
+    const timeless = (rows: Record<string, unknown>[]) => rows.map(({ at, seconds, ...rest }) => rest)
+    expect(timeless(await validations('broken'))).toEqual(timeless(straight))
+    for (const name of ['straight', 'broken']) {
+      const [first, second] = straight.slice(1).map(({ accuracy }) => accuracy)
+      const best = (second as number) > (first as number) ? 'step-000006' : 'step-000003'
+      const checkpoints = join(folder, 'checkpoints', name)
+      expect(await readlink(join(checkpoints, 'best'))).toBe(best)
+      // only the newest is kept besides
+      expect((await readdir(checkpoints)).sort()).toEqual([...new Set(['best', best, 'step-000006'])])
+    }
+    const stored = await readTrajectories(join(folder, 'rollouts/straight/validation/step-000003'))
+    if (!stored.ok) throw new Error(stored.failure.message)
+    let rows = 0
+    for await (const row of stored.value) {
+      rows++
+      expect(row.policyVersion).toBe('straight@3')
+      expect(row.budget.turns).toBe(3)
+    }
+    expect(rows).toBe(6)
+  })
+
+  test('curves are there for TensorBoard too, each point once in a run that was resumed', async () => {
+    for (const name of ['straight', 'broken']) {
+      const points = await eventPoints(name)
+      expect(new Set(points.map(({ tag, step }) => `${tag} ${step}`)).size).toBe(points.length)
+      const curve = (tag: string) => points.filter((point) => point.tag === tag)
+      const metrics = await metricsOf(name)
+      for (const key of [
+        'reward',
+        'accuracy',
+        'kl',
+        'entropy',
+        'meanTokens',
+        'clipFractionHigh',
+        'toolRate',
+        'zeroVarianceGroups',
+      ])
+        expect(curve(`train/${key}`).map(({ step, value }) => [step, value])).toEqual(
+          metrics.map((record) => [record.step, Math.fround(record[key] as number)]),
+        )
+      expect(curve('validation/accuracy').map(({ step }) => step)).toEqual([0, 3, 6])
+    }
+  })
+
+  test('a held-out question that is trained on is refused', { timeout: 60_000 }, async () => {
+    const same = '{ dataset: { path: datasets/straight }, every: 1 }'
+    const run = await showrunner(
+      folder,
+      ...['train', '--config', 'straight.yaml', '--set', 'name=leaky', '--set', `training.validation=${same}`],
+    )
+    expect(run.code).toBe(2)
+    expect(run.stderr).toContain('16 of 16 are')
   })
 
   test('with a learned value baseline, importance weights and ratios per sequence: what the metrics and the checkpoint then have', {
@@ -137,7 +206,7 @@ describe('training', () => {
       '--config',
       'straight.yaml',
       '--checkpoint',
-      'checkpoints/straight/step-000006',
+      'checkpoints/straight/best',
       '--dataset',
       'datasets/straight',
       '--max-turns',
@@ -162,6 +231,48 @@ async function metricsOf(name: string): Promise<Record<string, number>[]> {
     .map((line) => JSON.parse(line))
 }
 
+async function validations(
+  name: string,
+): Promise<({ step: number; n: number; accuracy: number } & Record<string, unknown>)[]> {
+  const lines = await readFile(join(folder, 'rollouts', name, 'validation.jsonl'), 'utf8')
+  return lines
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+}
+
+/** The scalars in a run's only event file. */
+async function eventPoints(name: string): Promise<{ tag: string; step: number; value: number }[]> {
+  const directory = join(folder, 'rollouts', name, 'tensorboard')
+  const files = await readdir(directory)
+  expect(files).toHaveLength(1)
+  const bytes = await readFile(join(directory, files[0] as string))
+  const points: { tag: string; step: number; value: number }[] = []
+  for (let at = 0; at < bytes.length; ) {
+    const length = Number(bytes.readBigUInt64LE(at))
+    const event = new BinaryReader(bytes.subarray(at + 12, at + 12 + length))
+    at += length + 16
+    let step = 0
+    while (event.pos < event.len) {
+      const [field, type] = event.tag()
+      if (field === 2) step = Number(event.int64())
+      else if (field !== 5) event.skip(type)
+      else {
+        const summary = new BinaryReader(event.bytes())
+        while (summary.pos < summary.len) {
+          summary.tag()
+          const scalar = new BinaryReader(summary.bytes())
+          scalar.tag()
+          const tag = scalar.string()
+          scalar.tag()
+          points.push({ tag, step, value: scalar.float() })
+        }
+      }
+    }
+  }
+  return points
+}
+
 async function trajectories(name: string) {
   const rows = await readTrajectories(join(folder, 'rollouts', name))
   if (!rows.ok) throw new Error(rows.failure.message)
@@ -184,7 +295,16 @@ rollout: { groupSize: 3, budget: { turns: [2, 3], tokensPerTurn: 6 } }
 reward: { alpha: 0.1, aggregation: mean, turnCost: 0.1 }
 system: { initialGrounding: none, forceAnswerNotice: never }
 grpo: ${grpo}
-training: { steps: ${steps}, tasksPerStep: 2, saveEvery: 2 }
+training:
+  steps: ${steps}
+  tasksPerStep: 2
+  saveEvery: 2
+  keepCheckpoints: 1
+  validation:
+    every: 3
+    dataset:
+      path: datasets/heldout
+      miniature: { seed: 5, episodes: 1, words: all, split: heldout, questionsPerEpisode: 6 }
 `
 }
 
