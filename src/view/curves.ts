@@ -35,6 +35,8 @@ export function curve({ name, values, share }: Curve): string {
       min: steps[0] ?? 0,
       max: Math.max((steps[0] ?? 0) + 1, steps.at(-1) ?? 1),
       splitLine: { show: false },
+      // the end of a run is no round number and would stand on the label before it
+      axisLabel: { ...text, showMaxLabel: (steps.at(-1) ?? 0) < 6 },
       name: 'training step',
       nameLocation: 'middle',
       nameGap: 24,

@@ -76,6 +76,16 @@ const KNOWN: Record<string, { title: string; meaning: string; share?: true }> = 
   },
   excluded: { title: 'Excluded', meaning: 'Trajectories that failed outside the policy.' },
   sampledTokens: { title: 'Sampled tokens', meaning: 'Per step.' },
+  padding: {
+    title: 'Padding',
+    meaning: 'Share of the positions run through the model that hold no token.',
+    share: true,
+  },
+  shared: {
+    title: 'Shared prefixes',
+    meaning: 'Share of the rows’ tokens that were run with another row’s.',
+    share: true,
+  },
   secondsRollout: { title: 'Seconds of rollouts', meaning: 'Per step.' },
   secondsUpdate: { title: 'Seconds of update', meaning: 'Per step.' },
 }
@@ -174,7 +184,7 @@ function curves(steps: readonly StepNumbers[]): Html {
   return html`<section aria-labelledby="curves-title"><h2 id="curves-title">Training curves</h2>
 <p class="hint">Thin: as measured; thick: running mean.</p>
 <div class="curves">${drawn
-    .filter(({ values }) => values.some(([, value]) => value !== values[0]?.[1]))
+    .filter(({ values }) => values.some(([, value]) => Math.abs(value - (values[0]?.[1] ?? 0)) > ROUNDING))
     .map(({ name, values }) => figure(name, values))}</div>
 ${numbers(steps, names)}</section>`
 }
@@ -184,6 +194,9 @@ function figure(name: string, values: readonly [number, number][]): Html {
   const last = values.at(-1)?.[1] ?? 0
   return html`<figure><figcaption title="${meaning}">${title} <strong>${short(last)}</strong></figcaption>${markup(curve({ name, values, share: share === true }))}</figure>`
 }
+
+/** What varies by less than this, such as the mean of whitened advantages, is not drawn. */
+const ROUNDING = 1e-12
 
 const TABLE_ROWS = 12
 

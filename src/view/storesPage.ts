@@ -22,11 +22,11 @@ ${
 
 function storeRow({ name: { path, label }, state }: { name: StoreName; state: StoreState }): Html {
   const { trajectories, right, indexed, complete } = state
-  const where = path === '' ? null : html`<span class="id">${path}</span>`
+  const where = path === '' || path === label ? null : html`<span class="id">${path}</span>`
   return html`<tr>
 <td class="question"><a href="${storeRoot(path)}">${label}</a>${where}</td>
 <td data-name="Trajectories" class="number">${count(trajectories)}</td>
 <td data-name="Right" class="number">${trajectories === 0 ? '–' : percent(right / trajectories)}</td>
-<td data-name="State" class="stop">${indexed < 1 ? `reading: ${Math.floor(indexed * 100)} %` : complete ? 'complete' : 'not complete'}</td>
+<td data-name="State">${indexed < 1 ? `reading: ${Math.floor(indexed * 100)} %` : complete ? 'complete' : 'not complete'}</td>
 </tr>`
 }

@@ -28,7 +28,7 @@ describe('compareCells', () => {
       { trajectoryId: '0/q1/0', qid: 'q1', message: 'http://127.0.0.1:9 cannot be reached' },
     ])
     expect(comparison.cells[1]?.failureKinds.outside).toEqual({ n: 1, examples: ['0/q1/0'] })
-    expect(comparisonText(comparison)).toContain('failed outside the master and counted as wrong: maxTurns=2: 1')
+    expect(comparisonText(comparison, 100)).toContain('failed outside the master and counted as wrong: maxTurns=2: 1')
   })
 
   test('a cell with missing questions is shown as such and not compared; other questions do not count', () => {
@@ -39,7 +39,7 @@ describe('compareCells', () => {
     expect(found.cells[1]?.metrics).toBeNull()
     expect(found.cells[0]?.metrics?.accuracy?.n).toBe(60)
     expect(found.differences.map(({ cell }) => cell)).toEqual(['maxTurns=3'])
-    expect(comparisonText(found)).toContain('1 questions missing')
+    expect(comparisonText(found, 100)).toContain('1 questions missing')
   })
 
   test('one question more is not distinguishable, and the text says how many it would take', () => {
