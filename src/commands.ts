@@ -285,7 +285,8 @@ export const commands: Command[] = [
       const request = { config, overrides: set, vary, policies: policy, baseline: baseline ?? null }
       const compared = await compare(request, progress, signal)
       if (!compared.ok) return compared
-      print(options.json ? JSON.stringify(compared.value) : comparisonText(compared.value))
+      const text = comparisonText(compared.value, process.stdout.columns ?? 120)
+      print(options.json ? JSON.stringify(compared.value) : text)
       const written = await writeReport(`rollouts/${compared.value.name}`)
       if (written.ok) progress.line(written.value)
       return written
@@ -357,7 +358,7 @@ export const commands: Command[] = [
     about: 'Look at the trajectories of a run, label them, follow training: a page on this machine',
     options: {
       port: {
-        describe: 'Port to listen on; by default a free one',
+        describe: 'Port to listen on; by default 8100, where the links of reports lead, or a free one',
         requiresArg: true,
         coerce: wholeNumber('port', 0, 65_535),
       },
