@@ -4,11 +4,12 @@
  *
  * `extends: presets/paper.yaml` (a path from the file's own folder) takes another file's values where this one has none. Mappings are
  * joined key by key; a section that says another `type` or `name` than the one it extends is another kind of thing and replaces it, as
- * lists and plain values do.
+ * lists and plain values do. A bare word, here and as the file itself, is a file of configs/presets: `extends: paper`.
  */
 import { createHash } from 'node:crypto'
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { closest, distance } from 'fastest-levenshtein'
 import { type Document, isMap, isNode, LineCounter, parse, parseDocument } from 'yaml'
 import { z } from 'zod'
@@ -29,7 +30,7 @@ export async function readConfigFile<Schema extends z.ZodType>(
   path: string,
   overrides: readonly string[] = [],
 ): Promise<Result<z.output<Schema>>> {
-  const own = await readLayer(path)
+  const own = await readLayer(presetPath(path) ?? path)
   if (!own.ok) return own
   const overridden = new Map<string, string>()
   for (const override of overrides) {
@@ -63,6 +64,19 @@ export async function readConfigFile<Schema extends z.ZodType>(
   }
 }
 
+const PRESETS = fileURLToPath(new URL('../configs/presets', import.meta.url))
+
+/** The file of a preset where `name` is a bare word; null for paths. */
+function presetPath(name: string): string | null {
+  return /^[a-z0-9-]+$/i.test(name) ? join(PRESETS, `${name}.yaml`) : null
+}
+
+/** Names of the presets. */
+export async function presetNames(): Promise<string[]> {
+  const files = await readdir(PRESETS).catch(() => [])
+  return files.map((file) => file.replace(/\.yaml$/, '')).sort()
+}
+
 /** One file, as written. */
 interface Layer {
   path: string
@@ -76,8 +90,9 @@ async function readLayer(path: string): Promise<Result<Layer>> {
     text = await readFile(path, 'utf8')
   } catch (error) {
     const reason = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : String(error)
+    const presets = (await presetNames()).join(', ')
     return fail(
-      `${path}: cannot read this configuration: ${reason}. Give the path of a YAML file, such as those in configs/.`,
+      `${path}: cannot read this configuration: ${reason}. Give the path of a YAML file, such as those in configs/, or a preset: ${presets}.`,
       'missing_file',
     )
   }
@@ -101,9 +116,9 @@ async function layersFrom(own: Layer): Promise<Result<Layer[]>> {
     const at = locate([last], [EXTENDS]) ?? last.path
     if (typeof named !== 'string' || named === '')
       return fail(
-        `${at}: ${EXTENDS}: expected the path of a YAML file from the folder of this one, got ${shown(named)}.`,
+        `${at}: ${EXTENDS}: expected the path of a YAML file from the folder of this one, or a preset, got ${shown(named)}.`,
       )
-    const path = join(dirname(last.path), named)
+    const path = presetPath(named) ?? join(dirname(last.path), named)
     if (layers.some((layer) => resolve(layer.path) === resolve(path)))
       return fail(`${at}: ${EXTENDS}: ${path} extends this file in turn; one of them has to stand alone.`)
     const next = await readLayer(path)

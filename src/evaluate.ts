@@ -2,7 +2,8 @@
  * `showrunner evaluate`: one run of the system per question at a turn budget, scored and measured. The same rollout as in training.
  * Trains and stores nothing.
  */
-import { loadConfig, type RunConfig } from './config.ts'
+import { loadEvaluationConfig, type RunConfig } from './config.ts'
+import { datasetOptions } from './dataset/options.ts'
 import { goldFor, openRun } from './open.ts'
 import { whilePolicyAnswers } from './outages.ts'
 import { policyOptions } from './policy/options.ts'
@@ -37,11 +38,11 @@ export interface EvaluateOptions {
 
 export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Result<Measurement>> {
   const { progress, signal, maxTurns, temperature, limit } = options
-  const loaded = await loadConfig(options.config, options.overrides)
+  const loaded = await loadEvaluationConfig(options.config, options.overrides)
   if (!loaded.ok) return loaded
   const config: RunConfig = { ...loaded.value }
   if (options.checkpoint !== null) config.policy = checkpointPolicy(config, options.checkpoint)
-  if (options.dataset !== null) config.dataset = { path: options.dataset, split: null, miniature: null, limit: null }
+  if (options.dataset !== null) config.dataset = datasetOptions.parse({ path: options.dataset })
 
   const opened = await openRun(config, progress, signal)
   if (!opened.ok) return opened

@@ -6,7 +6,7 @@ import { type MarkedBox, type MarkedBoxes, type OpenAgents, openAgents } from '.
 import { type Checkpoint, loadCheckpoint } from './checkpoint/checkpoint.ts'
 import type { RunConfig } from './config.ts'
 import { openBoxes } from './dataset/boxes.ts'
-import { type Dataset, openDataset } from './dataset/index.ts'
+import { type Dataset, openDataset, withShuffledOptions } from './dataset/index.ts'
 import { describeEngine } from './engine/protocol.ts'
 import { renderMiniature } from './miniature.ts'
 import { newAdapter } from './policy/adapter.ts'
@@ -33,7 +33,7 @@ export interface Trainable {
 
 /** The data set alone; rendered first when the configuration says how and it is not there. */
 export async function openQuestions(
-  { path, split, miniature }: RunConfig['dataset'],
+  { path, split, miniature, optionSeed }: RunConfig['dataset'],
   progress: Progress,
   signal: AbortSignal,
 ): Promise<Result<Dataset>> {
@@ -41,7 +41,9 @@ export async function openQuestions(
     const rendered = await renderMiniature({ out: path, miniature, progress, signal })
     if (!rendered.ok) return rendered
   }
-  return openDataset(path, split === null ? {} : { split })
+  const opened = await openDataset(path, split === null ? {} : { split })
+  if (!opened.ok || optionSeed === null) return opened
+  return { ok: true, value: withShuffledOptions(opened.value, optionSeed) }
 }
 
 export async function openRun(

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path'
 import { parse } from 'yaml'
-import { loadConfig, type RunConfig, runConfig } from './config.ts'
+import { loadEvaluationConfig, type RunConfig, runConfig } from './config.ts'
 import { configHash, suggestion } from './configFile.ts'
 import { checkpointPolicy } from './evaluate.ts'
 import type { Settings, Sweep } from './report/sweep.ts'
@@ -62,13 +62,14 @@ const FIXED = [
   'evaluation.questions',
   'evaluation.maxTurns',
   'evaluation.vary',
+  'evaluation.set',
   'policy',
   'prices',
 ]
 
 /** Combinations in the order given, the policy first. */
 export async function planSweep(request: SweepRequest): Promise<Result<SweepPlan>> {
-  const loaded = await loadConfig(request.config, request.overrides)
+  const loaded = await loadEvaluationConfig(request.config, request.overrides)
   if (!loaded.ok) return loaded
   const config = loaded.value
   const { vary, maxTurns } = config.evaluation
@@ -89,7 +90,7 @@ export async function planSweep(request: SweepRequest): Promise<Result<SweepPlan
   for (const policy of policies) {
     for (const choice of combinations(axes)) {
       const overrides = choice.map(({ key, value }) => `${key}=${JSON.stringify(value)}`)
-      const own = await loadConfig(request.config, [...request.overrides, ...overrides])
+      const own = await loadEvaluationConfig(request.config, [...request.overrides, ...overrides])
       if (!own.ok) return own
       const master =
         policy === nameOf(config.policy) ? { ok: true as const, value: config.policy } : policyOf(policy, config)

@@ -102,7 +102,7 @@ describe('a configuration file', () => {
     const result = await readConfigFile(schema, 'nowhere.yaml')
     expect(result).toMatchObject({ ok: false, failure: { boundary: 'config', kind: 'missing_file' } })
     expect(!result.ok && result.failure.message).toBe(
-      'nowhere.yaml: cannot read this configuration: there is no such file. Give the path of a YAML file, such as those in configs/.',
+      'nowhere.yaml: cannot read this configuration: there is no such file. Give the path of a YAML file, such as those in configs/, or a preset: paper, released-dapo, released-grpo, showrunner.',
     )
   })
 })
@@ -168,7 +168,7 @@ grpo:
       /^x\.yaml:2: extends: nowhere\.yaml: cannot read this configuration/,
     )
     expect(await read('extends: 3\n')).toBe(
-      'x.yaml:1: extends: expected the path of a YAML file from the folder of this one, got 3.',
+      'x.yaml:1: extends: expected the path of a YAML file from the folder of this one, or a preset, got 3.',
     )
     await files({ 'base.yaml': 'extends: x.yaml\n' })
     expect(await read('extends: base.yaml\n')).toBe(

@@ -7,6 +7,7 @@ export { type DatasetReport, inspectDataset, type LeakAudit } from './inspect.ts
 export { formatReport } from './inspectText.ts'
 export { type Encode, type MiniatureArguments, type WrittenMiniature, writeMiniature } from './miniature/write.ts'
 export { openDataset } from './open.ts'
+export { withShuffledOptions } from './optionOrder.ts'
 export {
   type DatasetOptions,
   datasetOptions,

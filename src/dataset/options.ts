@@ -72,6 +72,15 @@ export const datasetOptions = z
       .default(null)
       .describe('Which questions to read: what their file name says (train, val, test_public, ...); null reads all.'),
     limit: z.number().int().positive().nullable().default(null).describe('Use only so many questions; null: all.'),
+    optionSeed: z
+      .number()
+      .int()
+      .nonnegative()
+      .nullable()
+      .default(null)
+      .describe(
+        'Shuffles the options of each question by this seed, the right answer with them; null: as in the files.',
+      ),
     miniature: miniatureOptions
       .nullable()
       .default(null)

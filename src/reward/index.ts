@@ -6,7 +6,7 @@
  *   R = alpha * agg_t r_fmt(t) + r_ans - turnCost * turns
  *
  * r_fmt(t) = 1 when turn t is well formed, r_ans = 1 when the run was answered with the right option (arXiv 2512.20618, section on
- * rewards; spec longvideoagent.md 1.9 and section 5, rows 5-8, 13, 29). The released code has 0.2 for reasoning tags, 0.2 for answer
+ * rewards; spec longvideoagent.md 1.9 and section 5, rows 5-8, 13, 27, 29). The released code has 0.2 for reasoning tags, 0.2 for answer
  * tags and 1 for the answer: alpha 0.4 with aggregation `tags`.
  */
 import type {
@@ -56,11 +56,11 @@ function hasBlock(turns: readonly Turn[], tag: string): boolean {
   })
 }
 
-/** `reward` is null where the run failed outside the policy: such a run is left out of training, not given 0. */
+/** `reward` is null where the run failed outside the policy, or as the options say: such a run is left out of training, not given 0. */
 export function scoreTrajectory(trajectory: Trajectory, gold: Gold, options: RewardOptions): ScoredTrajectory {
   return {
     trajectory,
-    reward: failedOutside(trajectory.stopReason, options) ? null : rewardOf(trajectory, gold, options),
+    reward: isExcluded(trajectory.stopReason, options) ? null : rewardOf(trajectory, gold, options),
     correct: isCorrect(trajectory, gold),
     grounded: trajectory.visited.includes(gold.clipId),
     kind: gold.kind,
@@ -88,7 +88,7 @@ function isCorrect(trajectory: Pick<Trajectory, 'answer' | 'stopReason'>, gold: 
   return trajectory.stopReason === 'answered' && trajectory.answer === gold.answer
 }
 
-function failedOutside(stopReason: StopReason, options: RewardOptions): boolean {
+function isExcluded(stopReason: StopReason, options: RewardOptions): boolean {
   switch (stopReason) {
     case 'agent_error':
     case 'policy_error':
@@ -99,8 +99,9 @@ function failedOutside(stopReason: StopReason, options: RewardOptions): boolean 
     case 'answered':
     case 'invalid_action':
     case 'turn_limit':
+      return false
     case 'token_limit':
     case 'context_limit':
-      return false
+      return options.overflow === 'exclude'
   }
 }

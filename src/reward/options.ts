@@ -25,6 +25,12 @@ export const rewardOptions = z
       .describe(
         'Which trajectories pay for turns. `correct` only: groups divided by their own standard deviation magnify the smallest differences, and where all are wrong a cost rewards giving up early.',
       ),
+    overflow: z
+      .enum(['score', 'exclude'])
+      .default('score')
+      .describe(
+        'A trajectory that ran out of tokens (stop reason token_limit or context_limit): `score` it as any other without an answer, or `exclude` it from training (the overlong filtering of DAPO).',
+      ),
     deadline: z
       .enum(['exclude', 'score'])
       .default('exclude')

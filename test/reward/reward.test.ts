@@ -104,6 +104,13 @@ test('a deadline can be scored as a truncation', () => {
   ).toMatchObject({ total: 0.1 })
 })
 
+test('a run that ran out of tokens can be left out of training', () => {
+  const options = rewardOptions.parse({ alpha: 0.1, overflow: 'exclude' })
+  for (const reason of ['token_limit', 'context_limit'] as const)
+    expect(scoreTrajectory(trajectoryOf(reason), gold, options).reward).toBeNull()
+  expect(scoreTrajectory(trajectoryOf('turn_limit'), gold, options).reward).not.toBeNull()
+})
+
 test('only an answered run is correct', () => {
   expect(scoreTrajectory(trajectoryOf('token_limit', 1), gold, rewardOptions.parse({ alpha: 0.1 }))).toMatchObject({
     correct: false,
