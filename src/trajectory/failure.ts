@@ -1,7 +1,7 @@
 /** What an error of the file system means to somebody who stores or reads rollouts. */
 import type { Failure, FailureKind } from '../types.ts'
 
-/** Thrown inside this room only; its public functions turn it into a `Result`. */
+/** Thrown inside this room and by captures; public functions turn it into a `Result`. */
 export class StoreError extends Error {
   constructor(
     readonly kind: FailureKind,
