@@ -33,7 +33,7 @@ const answerShape = z.object({
         index: z.number().int().optional(),
         finish_reason: z.string(),
         text: z.string().optional(),
-        message: z.object({ content: z.string().nullish() }).optional(),
+        message: z.object({ content: z.string().nullish(), tool_calls: z.array(z.unknown()).nullish() }).optional(),
         prompt_token_ids: ids.nullish(),
         token_ids: ids,
         logprobs: z.union([
@@ -208,6 +208,7 @@ function answersOf(body: Body, isChat: boolean): CapturedAnswer[] | string {
   const { choices, prompt_token_ids, weight_version, model } = parsed.data
   const answers: CapturedAnswer[] = []
   for (const { logprobs, token_ids, finish_reason, ...choice } of choices) {
+    if (finish_reason === 'abort') return 'the endpoint gave up in the middle of it'
     const values = 'content' in logprobs ? logprobs.content.map(({ logprob }) => logprob) : logprobs.token_logprobs
     const promptIds =
       (isChat ? prompt_token_ids : choice.prompt_token_ids) ?? prompt_token_ids ?? choice.prompt_token_ids
@@ -219,11 +220,16 @@ function answersOf(body: Body, isChat: boolean): CapturedAnswer[] | string {
       tokenIds: token_ids,
       logprobs: values,
       version: String(weight_version ?? model ?? 'unknown'),
-      text: choice.message?.content ?? choice.text ?? '',
+      text: choice.text ?? writtenIn(choice.message),
       finishReason: finish_reason,
     })
   }
   return answers
+}
+
+/** For readers: calls of tools as they were taken out of the text. */
+function writtenIn(message: { content?: string | null; tool_calls?: unknown[] | null } = {}): string {
+  return [message.content ?? '', ...(message.tool_calls ?? []).map((call) => JSON.stringify(call))].join('\n').trim()
 }
 
 /** Without what only we asked for. */
