@@ -16,6 +16,12 @@ import { type Cell, cellLabel, type Settings, type Sweep } from './sweep.ts'
 export const costs = ['tokens', 'seconds', 'usd', 'frames'] as const satisfies readonly MetricKey[]
 export type Cost = (typeof costs)[number]
 
+/** A trajectory to look at, and what it was asked. */
+export interface Example {
+  trajectoryId: string
+  question: string
+}
+
 export interface CellResult {
   label: string
   settings: Settings
@@ -30,7 +36,7 @@ export interface CellResult {
   stopReasons: Record<string, number>
   /** How many runs took these turns: g grounds, v looks, a answers, x is malformed. */
   patterns: Record<string, number>
-  failureKinds: Record<string, { n: number; examples: string[] }>
+  failureKinds: Record<string, { n: number; examples: Example[] }>
   /** Trajectories that failed outside the master; they count as wrong. */
   failed: { trajectoryId: string; qid: string; message: string }[]
 }
@@ -130,7 +136,8 @@ export function failureTable(outcomes: readonly Outcome[]): CellResult['failureK
   return Object.fromEntries(
     failureKinds.flatMap(({ key }) => {
       const same = kinds.get(key)
-      return same ? [[key, { n: same.length, examples: same.slice(0, EXAMPLES).map(({ id }) => id) }]] : []
+      const examples = same?.slice(0, EXAMPLES).map(({ id, question }) => ({ trajectoryId: id, question }))
+      return same && examples ? [[key, { n: same.length, examples }]] : []
     }),
   )
 }

@@ -1,5 +1,5 @@
 /**
- * What is kept of a trajectory to measure it: outcomes and counts, no texts, so that a store of millions of turns can be measured.
+ * What is kept of a trajectory to measure it: outcomes and counts and the question's text, no turns, so that a large store can be measured.
  * Made from a stored row, or from a trajectory just scored, and the answer key where there is one. Aggregates nothing.
  */
 import { evidenceWindow } from '../systems/window.ts'
@@ -9,7 +9,7 @@ import type { Reward, ScoredTrajectory, StopReason, Usage } from '../types.ts'
 import { lenientAnswer } from './lenient.ts'
 
 /** What is read of a trajectory; a stored row has all of it. */
-export type Trace = Omit<TrajectoryRow, 'groupId' | 'sample' | 'show' | 'question' | 'advantage' | 'segmentCount'>
+export type Trace = Omit<TrajectoryRow, 'groupId' | 'sample' | 'show' | 'advantage' | 'segmentCount'>
 
 /** Usage per role; `total` of all three. */
 export type RoleUsage = Record<'master' | 'grounding' | 'vision' | 'total', Usage>
@@ -19,6 +19,7 @@ export interface Outcome {
   id: string
   step: number
   qid: string
+  question: string
   episodeId: string
   kind: TrajectoryRow['kind']
   maxTurns: number
@@ -76,6 +77,7 @@ export function outcomeOf(trace: Trace, key: AnswerKey | null): Outcome {
     id: trace.trajectoryId,
     step: trace.step,
     qid: trace.qid,
+    question: trace.question,
     episodeId: trace.episodeId,
     kind: trace.kind,
     maxTurns: budget.turns,
@@ -114,6 +116,7 @@ export function traceOf({ trajectory, reward, correct, grounded, kind }: ScoredT
     trajectoryId: id,
     episodeId: task.episode.id,
     qid: task.question.qid,
+    question: task.question.text,
     options: [...task.question.options],
     kind,
     turns: [...turns],

@@ -27,7 +27,10 @@ describe('compareCells', () => {
     expect(comparison.cells[1]?.failed).toEqual([
       { trajectoryId: '0/q1/0', qid: 'q1', message: 'http://127.0.0.1:9 cannot be reached' },
     ])
-    expect(comparison.cells[1]?.failureKinds.outside).toEqual({ n: 1, examples: ['0/q1/0'] })
+    expect(comparison.cells[1]?.failureKinds.outside).toEqual({
+      n: 1,
+      examples: [{ trajectoryId: '0/q1/0', question: 'who is it?' }],
+    })
     expect(comparisonText(comparison, 100)).toContain('failed outside the master and counted as wrong: maxTurns=2: 1')
   })
 

@@ -41,6 +41,7 @@ export function trace(pattern: string, clips: readonly (string | null)[] = [], r
     system: 'longVideoAgent',
     policyVersion: 'v1',
     qid: 'q1',
+    question: 'who is it?',
     episodeId: 'e1',
     options: ['red', 'green', 'blue', 'a red car', 'none'],
     kind: 'dialogue',

@@ -52,6 +52,21 @@ export interface Divided {
 
 /** A bar per row, cut into the shares of `parts`, which add up to 1 or less. */
 export function sharesChart(name: string, axis: string, rows: readonly Divided[], parts: readonly string[]): Chart {
+  // shares are written where there is room
+  const [chart, phone] = [0.1, 0.2].map((least) => shares({ name, axis, rows, parts, least })) as [Chart, Chart]
+  return { ...chart, narrow: phone.narrow }
+}
+
+interface Shares {
+  name: string
+  axis: string
+  rows: readonly Divided[]
+  parts: readonly string[]
+  /** The smallest share that is written in its bar. */
+  least: number
+}
+
+function shares({ name, axis, rows, parts, least }: Shares): Chart {
   const series = parts.map(
     (part, i): SeriesOption => ({
       type: 'bar',
@@ -64,7 +79,7 @@ export function sharesChart(name: string, axis: string, rows: readonly Divided[]
         show: true,
         color: 'var(--paper)',
         fontWeight: 'bold',
-        formatter: ({ value }) => (Number(value) >= 0.1 ? percent(Number(value)) : ''),
+        formatter: ({ value }) => (Number(value) >= least ? percent(Number(value)) : ''),
       },
     }),
   )
@@ -73,7 +88,7 @@ export function sharesChart(name: string, axis: string, rows: readonly Divided[]
     xAxis: { type: 'value', name: axis, min: 0, max: 1, axisLabel: { formatter: percent } },
     yAxis: namesAxis(rows.map((row) => row.label)),
     series,
-    height: 100 + 36 * rows.length,
+    height: 70 + 36 * rows.length,
   })
 }
 

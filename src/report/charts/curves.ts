@@ -40,7 +40,6 @@ export function settingChart(name: string, setting: string, curves: readonly Cur
   const margin = (most - least || 1) * 0.06
   return draw({
     name,
-    legend: curves.map(({ label }) => label),
     xAxis: wide
       ? { type: 'log', name: setting, min: least / 1.2, max: most * 1.2 }
       : {

@@ -7,29 +7,41 @@
  */
 import type { CustomSeriesRenderItem, EChartsOption, SeriesOption } from 'echarts'
 import { BarChart, CustomChart, LineChart, ScatterChart } from 'echarts/charts'
-import { GridComponent, LegendComponent } from 'echarts/components'
+import { GridComponent } from 'echarts/components'
 import { init, use } from 'echarts/core'
 import { LabelLayout } from 'echarts/features'
 import { SVGRenderer } from 'echarts/renderers'
 import type { Interval } from '../statistics.ts'
 
-use([BarChart, CustomChart, LineChart, ScatterChart, GridComponent, LegendComponent, LabelLayout, SVGRenderer])
+use([BarChart, CustomChart, LineChart, ScatterChart, GridComponent, LabelLayout, SVGRenderer])
 
 /** One chart for wide screens and paper, one for phones. */
 export interface Chart {
   wide: string
   narrow: string
+  /** Of several series; the page writes it as text, which wraps. */
+  legend: LegendEntry[]
+}
+
+/** A series and how it is drawn. */
+export interface LegendEntry {
+  name: string
+  color: string
+  /** `bar` for bars. */
+  symbol: string
+  /** null: no line. */
+  dash: 'solid' | 'dashed' | 'dotted' | null
 }
 
 export const INK = 'var(--ink)'
 const FAINT = 'var(--faint)'
-const SERIES = ['var(--blue)', 'var(--orange)', 'var(--green)', 'var(--purple)', 'var(--fifth)', 'var(--sixth)']
 /** For what is left over. */
 export const REST = 'var(--grey)'
-const SYMBOLS = ['circle', 'diamond', 'rect', 'triangle', 'roundRect', 'pin']
+const SERIES = ['var(--blue)', 'var(--orange)', 'var(--green)', 'var(--purple)', 'var(--fifth)', 'var(--sixth)', REST]
+const SYMBOLS = ['circle', 'diamond', 'rect', 'triangle']
 const DASHES: ('solid' | 'dashed' | 'dotted')[] = ['solid', 'dashed', 'dotted']
 
-/** How the i-th series looks; beyond six they repeat. */
+/** How the i-th series looks; beyond seven they repeat. */
 export function look(i: number) {
   return {
     color: SERIES[i % SERIES.length] as string,
@@ -55,54 +67,81 @@ export interface Plan {
   xAxis: Record<string, unknown>
   yAxis: Record<string, unknown>
   series: SeriesOption[]
-  /** Names of the series that the legend shows; absent: all of them. */
-  legend?: string[]
+  /** Absent: one color and symbol for each named series. */
+  legend?: LegendEntry[]
   height?: number
   /** Several of these stand side by side on wide screens. */
   small?: boolean
 }
 
 export function draw(plan: Plan): Chart {
-  const { small = false, height } = plan
+  const { small = false, height, legend = legendOf(plan.series) } = plan
   return {
-    wide: render(plan, small ? 400 : 800, height ?? (small ? 250 : 340)),
-    narrow: render(plan, 380, height ?? (small ? 240 : 300)),
+    wide: render(plan, small ? 400 : 800, height ?? (small ? 220 : 320)),
+    narrow: render(plan, PHONE, height ?? (small ? 220 : 280)),
+    legend: legend.length > 1 ? legend : [],
   }
 }
 
-function render({ name, xAxis, yAxis, series, legend, small = false }: Plan, width: number, height: number): string {
+/** Of the series that have names. */
+function legendOf(series: readonly SeriesOption[]): LegendEntry[] {
+  return series.flatMap((one) => {
+    const { name, type, symbol = 'circle', lineStyle, itemStyle } = one as NamedSeries
+    if (name === undefined) return []
+    const color = itemStyle?.color ?? INK
+    return [
+      {
+        name,
+        color,
+        symbol: type === 'bar' ? 'bar' : symbol,
+        dash: type === 'line' ? (lineStyle?.type ?? 'solid') : null,
+      },
+    ]
+  })
+}
+
+/** What charts of this folder say of a series that has a name. */
+interface NamedSeries {
+  name?: string
+  type: string
+  symbol?: string
+  lineStyle?: { type?: 'solid' | 'dashed' | 'dotted' }
+  itemStyle?: { color?: string }
+}
+
+/** Width of a drawing for phones. */
+const PHONE = 380
+
+function render({ name, xAxis, yAxis, series, small = false }: Plan, width: number, height: number): string {
   const text = { color: INK, fontFamily: 'system-ui, sans-serif', fontSize: 13 }
   const axis = {
     nameTextStyle: text,
-    axisLabel: text,
+    axisLabel: { ...text, hideOverlap: true },
     axisLine: { show: true, lineStyle: { color: FAINT } },
     axisTick: { lineStyle: { color: FAINT } },
     splitLine: { lineStyle: { color: FAINT, opacity: 0.5 } },
   }
-  const shown = legend ?? series.flatMap((one) => (typeof one.name === 'string' ? [one.name] : []))
   const option: EChartsOption = {
     animation: false,
     textStyle: text,
     grid: {
       left: 16,
       right: 20,
-      top: 8 + legendHeight(shown, width),
+      top: 8,
       bottom: 8,
       outerBoundsMode: 'same',
       outerBoundsContain: 'all',
     },
-    legend: {
-      show: shown.length > 1,
-      data: shown,
-      top: 0,
-      left: 0,
-      textStyle: text,
-      itemWidth: 26,
-      itemGap: gapOf(width),
-    },
     xAxis: merged(axis, { nameLocation: 'middle', nameGap: 28, ...xAxis }),
     // a turned axis title would cost width: it stands above the axis, from its left edge
-    yAxis: merged(axis, { nameTextStyle: { align: 'left' }, ...(small ? { splitNumber: 4 } : {}), ...yAxis }),
+    yAxis: merged(axis, {
+      nameTextStyle: { align: 'left' },
+      ...(small ? { splitNumber: 4 } : {}),
+      ...yAxis,
+      ...(width === PHONE && yAxis.type === 'category'
+        ? { axisLabel: { ...(yAxis.axisLabel as object), ...NARROW_NAMES } }
+        : {}),
+    }),
     series,
   }
   const chart = init(null, null, { renderer: 'svg', ssr: true, width, height })
@@ -112,27 +151,10 @@ function render({ name, xAxis, yAxis, series, legend, small = false }: Plan, wid
   return still(svg, `${name}-${width}-`)
 }
 
-/** Between entries of a legend; the reader's font may be wider than the one that ECharts measures with. */
-const gapOf = (width: number) => (width < 600 ? 18 : 30)
-
-/** Room for the rows that a legend takes: a letter is at most 8 pixels wide, a marker 32. */
-function legendHeight(names: readonly string[], width: number): number {
-  if (names.length < 2) return 0
-  let rows = 1
-  let used = 0
-  for (const { length } of names) {
-    const need = 32 + gapOf(width) + 8 * length
-    if (used > 0 && used + need > width) {
-      rows++
-      used = 0
-    }
-    used += need
-  }
-  return 24 + (rows - 1) * (18 + gapOf(width))
-}
-
 /** Longer names take two lines. */
 const MOST_LETTERS = 18
+
+const NARROW_NAMES = { width: 110, fontSize: 11 }
 
 /** An axis of names, from top to bottom; long ones are broken into two lines. */
 export function namesAxis(names: readonly string[]) {
@@ -141,7 +163,7 @@ export function namesAxis(names: readonly string[]) {
     inverse: true,
     data: names.map((name) => (name.length > MOST_LETTERS ? inTwoLines(name) : name)),
     axisTick: { show: false },
-    axisLabel: { width: 160, overflow: 'truncate', lineHeight: 14 },
+    axisLabel: { width: 160, overflow: 'truncate', lineHeight: 14, hideOverlap: false },
   } as const
 }
 

@@ -32,7 +32,6 @@ export function forestChart(name: string, axis: string, estimates: readonly Esti
   const signed = (value: number) => `${value > 0 ? '+' : value < 0 ? '−' : ''}${Math.abs(Math.round(value * 100))}`
   return draw({
     name,
-    legend: [],
     xAxis: {
       type: 'value',
       name: axis,
@@ -48,7 +47,7 @@ export function forestChart(name: string, axis: string, estimates: readonly Esti
         type: 'scatter',
         data: estimates.map(({ value, told }, at) => ({
           value: [value, at],
-          itemStyle: { color: told ? color : 'var(--paper)', borderColor: color, borderWidth: 2 },
+          itemStyle: { color: told ? color : 'var(--paper)', borderColor: color, borderWidth: 2, opacity: 1 },
         })),
         symbolSize: 11,
         z: 4,
@@ -92,7 +91,7 @@ export function costChart(name: string, axis: string, points: readonly PricedPoi
           .map(({ cost, accuracy, inParetoSet, label }) => ({
             value: [cost, accuracy],
             name: label,
-            itemStyle: { color: inParetoSet ? color : 'var(--paper)', borderColor: color, borderWidth: 2 },
+            itemStyle: { color: inParetoSet ? color : 'var(--paper)', borderColor: color, borderWidth: 2, opacity: 1 },
           })),
         label: { show: true, position: 'top', color: INK, formatter: ({ name: label }) => label },
         labelLayout: { hideOverlap: true },
@@ -103,8 +102,8 @@ export function costChart(name: string, axis: string, points: readonly PricedPoi
   return draw({
     name,
     small: true,
-    legend: names,
-    height: 290,
+    legend: names.map((name, i) => ({ name, color: look(i).color, symbol: look(i).symbol, dash: null })),
+    height: 250,
     xAxis: { type: 'value', name: axis, min: 0, splitNumber: 4 },
     yAxis: accuracyAxis,
     series,

@@ -158,8 +158,11 @@ export function failureSection(groups: readonly Group[], directory: string, term
 
 function examples({ label, directory: store, failureKinds: found }: Group, directory: string): string {
   const items = failureKinds.flatMap(({ key, label: kind }) => {
-    const links = found[key]?.examples.map((id) => trajectoryLink(id, relative(directory, store))) ?? []
-    return links.length > 0 ? [`<li>${escaped(kind)}: ${links.join(', ')}</li>`] : []
+    const links = found[key]?.examples.map(
+      ({ trajectoryId, question }) =>
+        `<li>${trajectoryLink(trajectoryId, relative(directory, store))} ${escaped(question)}</li>`,
+    )
+    return links ? [`<li>${escaped(kind)}<ul>${links.join('')}</ul></li>`] : []
   })
   return items.length === 0 ? '' : `<details><summary>${escaped(label)}</summary><ul>${items.join('')}</ul></details>`
 }

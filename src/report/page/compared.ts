@@ -273,6 +273,6 @@ export function comparisonAnswer({ sweep, comparison }: Compared): string {
   const against =
     comparison.differences.length === 0
       ? ''
-      : ` ${told} of the ${comparison.differences.length} other settings can be told from the baseline${baselineName(comparison)}.`
+      : ` ${told === comparison.differences.length && told > 1 ? 'All' : `${told} of the`} ${comparison.differences.length} other settings can be told from the baseline${baselineName(comparison)}.`
   return `${said}${percent1(value)} right${interval}.${against}`
 }

@@ -1,5 +1,5 @@
 /** Building blocks of the page: text made safe, tables, figures, and terms that explain themselves. Knows no results. */
-import type { Chart } from '../charts/drawing.ts'
+import type { Chart, LegendEntry } from '../charts/drawing.ts'
 import { type Measured, type MetricKey, metrics, type Unit } from '../metrics.ts'
 import type { Interval } from '../statistics.ts'
 
@@ -56,7 +56,22 @@ export const paragraph = (text: Content) => `<p>${htmlOf(text)}</p>`
 
 /** `label` says in words what the drawing shows. */
 export function figure(chart: Chart, label: string): string {
-  return `<figure role="img" aria-label="${escaped(label)}"><div class="wide">${chart.wide}</div><div class="narrow">${chart.narrow}</div></figure>`
+  const legend = chart.legend.length > 0 ? `<ul class="legend">${chart.legend.map(legendEntry).join('')}</ul>` : ''
+  return `<figure>${legend}<div role="img" aria-label="${escaped(label)}"><div class="wide">${chart.wide}</div><div class="narrow">${chart.narrow}</div></div></figure>`
+}
+
+const SHAPES: Record<string, string> = {
+  bar: '<rect x="2" y="1" width="24" height="10" rx="2"/>',
+  circle: '<circle cx="14" cy="6" r="4.5"/>',
+  diamond: '<path d="M14 .5 19 6 14 11.5 9 6Z"/>',
+  rect: '<rect x="9.5" y="1.5" width="9" height="9"/>',
+  triangle: '<path d="M14 1 19 10.5H9Z"/>',
+}
+const DASHES = { solid: '', dashed: ' stroke-dasharray="6 3"', dotted: ' stroke-dasharray="2 2"' }
+
+function legendEntry({ name, color, symbol, dash }: LegendEntry): string {
+  const line = dash === null ? '' : `<path d="M0 6H28" stroke="${color}" stroke-width="2"${DASHES[dash]}/>`
+  return `<li><svg viewBox="0 0 28 12" aria-hidden="true" fill="${color}">${line}${SHAPES[symbol] ?? ''}</svg>${escaped(name)}</li>`
 }
 
 export interface Cell {

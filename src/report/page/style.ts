@@ -18,7 +18,7 @@ p { margin: 4px 0 12px; max-width: 46em; }
 a { color: var(--blue); }
 .answer { font-size: 1.1rem; }
 ul.findings { margin: 4px 0 12px; padding-left: 1.2em; max-width: 46em; }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 10px; margin: 18px 0 6px; padding: 0; list-style: none; }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(118px, 1fr)); gap: 10px; margin: 18px 0 6px; padding: 0; list-style: none; }
 .tiles li { background: var(--wash); border-radius: 8px; padding: 10px 14px; }
 .tiles b { display: block; font-size: 1.5rem; line-height: 1.25; font-variant-numeric: tabular-nums; }
 .tiles span { color: var(--soft); font-size: 0.85rem; }
@@ -26,6 +26,8 @@ nav { margin: 18px 0 0; display: flex; flex-wrap: wrap; gap: 4px 16px; font-size
 figure { margin: 10px 0 0; }
 svg { display: block; width: 100%; height: auto; }
 .narrow { display: none; }
+.legend { display: flex; flex-wrap: wrap; gap: 0 20px; margin: 0 0 6px; padding: 0; list-style: none; font-size: 0.875rem; }
+.legend svg { display: inline-block; width: 28px; height: 12px; margin-right: 6px; }
 .panels { display: grid; grid-template-columns: 1fr 1fr; gap: 18px 20px; }
 .panels h3 { margin-top: 10px; }
 .scroll { overflow-x: auto; margin-top: 10px; }
@@ -62,8 +64,8 @@ dl.terms dd { margin: 0; max-width: 44em; }
   body { font-size: 10.5pt; }
   main { max-width: none; padding: 0; }
   nav, .screen { display: none; }
-  figure, table, tr, .tiles, .panels > * { break-inside: avoid; }
-  h2, h3, p { break-after: avoid; }
+  figure, tr, p, li, .tiles, .panels > * { break-inside: avoid; }
+  h2, h3, caption, section > p { break-after: avoid; }
   .scroll { overflow: visible; }
   table { font-size: 8pt; } th, td { padding-right: 8px; }
 }

@@ -153,8 +153,13 @@ export function trainingSection(steps: readonly StepNumbers[], terms: Terms): Se
 /** Four digits that tell something. */
 function decimal(value: number | undefined): string {
   if (value === undefined) return '–'
-  if (value !== 0 && Math.abs(value) < 0.001) return value.toExponential(1)
-  return Number.isInteger(value) ? whole(value) : value.toFixed(3)
+  const text =
+    value !== 0 && Math.abs(value) < 0.001
+      ? value.toExponential(1)
+      : Number.isInteger(value)
+        ? whole(value)
+        : value.toFixed(3)
+  return text.replaceAll('-', '−')
 }
 
 export function patternSection(actionPatterns: NonNullable<Summary['actionPatterns']>): Section {
