@@ -293,8 +293,9 @@ export const commands: Command[] = [
     },
   },
   {
-    words: 'serve <directory>',
-    about: 'Serve a checkpoint as an OpenAI-compatible endpoint',
+    words: 'serve [directory]',
+    about:
+      'Serve a checkpoint as an OpenAI-compatible endpoint, or capture what passes to another one (docs/endpoint.md)',
     options: {
       host: { type: 'string', describe: 'Address to listen on; by default this machine only', requiresArg: true },
       port: {
@@ -302,24 +303,64 @@ export const commands: Command[] = [
         requiresArg: true,
         coerce: wholeNumber('port', 0, 65_535),
       },
-      name: { type: 'string', describe: 'Model name for clients; by default run and step', requiresArg: true },
+      name: {
+        type: 'string',
+        describe: "Model name for clients; by default the run's or the folder's",
+        requiresArg: true,
+      },
+      watch: { type: 'boolean', default: false, describe: 'Serve newer checkpoints of the run as they are written' },
+      capture: {
+        type: 'string',
+        describe: 'Store what clients with an X-Session-ID sample as trajectories in this folder',
+        requiresArg: true,
+      },
+      proxy: {
+        type: 'string',
+        describe: 'Pass requests on to this base URL (ending in /v1) instead of serving a checkpoint',
+        requiresArg: true,
+      },
+      'api-key-file': {
+        type: 'string',
+        describe: 'File with the keys that clients must send, one a line',
+        requiresArg: true,
+      },
+      log: {
+        choices: ['none', 'requests', 'texts'],
+        describe: 'One line for each request; texts: with prompts and answers',
+        requiresArg: true,
+      },
     },
     examples: [
       ['$0 serve checkpoints/quickstart/step-000250 --port 8001', 'Then: curl http://127.0.0.1:8001/v1/models'],
+      [
+        '$0 serve checkpoints/mine --watch --capture rollouts/agents',
+        'Follow a training run and store what agents sample',
+      ],
+      ['$0 serve --proxy http://gpu:8000/v1 --capture rollouts/agents', 'The same in front of a vLLM server'],
     ],
     async run(words, { progress, signal }) {
       const { startServer } = await import('./serve/open.ts')
+      const { startProxy } = await import('./serve/proxy.ts')
       const { serveOptions } = await import('./serve/options.ts')
       const { engineOptions } = await import('./engine/options.ts')
-      const { directory, host, port, name } = words as Serve
-      const options = serveOptions.parse({ host, port })
-      const served = await startServer(directory, engineOptions.parse({}), { ...options, name })
+      const { directory, name, watch, 'api-key-file': apiKeyFile, ...given } = words as Serve
+      if ((directory === undefined) === (given.proxy === undefined))
+        throw new UsageError('serve: expected the folder of a checkpoint, or --proxy URL')
+      const options = serveOptions.parse({
+        host: given.host,
+        port: given.port,
+        capture: given.capture,
+        proxy: given.proxy,
+        log: given.log,
+        apiKeyFile,
+        ...(watch ? { watchSeconds: WATCH_SECONDS } : {}),
+      })
+      const settings = { ...(name === undefined ? {} : { name }), log: (line: string) => progress.line(line) }
+      const served =
+        directory === undefined
+          ? await startProxy(options, settings)
+          : await startServer(directory, engineOptions.parse({}), options, settings)
       if (!served.ok) return served
-      if (!isLoopback(options.host) && !process.env[options.apiKeyVariable]) {
-        progress.line(
-          `warning: whoever can reach ${options.host} may use this endpoint; set ${options.apiKeyVariable} to ask for a key`,
-        )
-      }
       progress.line(`Serving ${served.value.model} at ${served.value.url}/v1 (Ctrl-C stops)`)
       await untilAborted(signal)
       await served.value.close()
@@ -411,7 +452,17 @@ type Evaluate = {
 }
 type View = { directory: string; port?: number; dataset?: string[]; open: boolean }
 type Compare = { config: string; set: string[]; vary: string[]; policy: string[]; baseline?: string }
-type Serve = { directory: string; host?: string; port?: number; name?: string }
+type Serve = {
+  directory?: string
+  host?: string
+  port?: number
+  name?: string
+  watch: boolean
+  capture?: string
+  proxy?: string
+  'api-key-file'?: string
+  log?: 'none' | 'requests' | 'texts'
+}
 
 // ---------------------------------------------------------------- what handlers share
 
@@ -430,7 +481,8 @@ async function untilAborted(signal: AbortSignal): Promise<void> {
   await new Promise((stop) => signal.addEventListener('abort', stop, { once: true }))
 }
 
-const isLoopback = (host: string) => host === 'localhost' || host === '::1' || host.startsWith('127.')
+/** How often `serve --watch` looks for a newer checkpoint. */
+const WATCH_SECONDS = 2
 
 /** For yargs' `coerce`: a whole number in a range, or a usage error that says so. */
 function wholeNumber(name: string, least: number, most = Number.MAX_SAFE_INTEGER) {

@@ -228,7 +228,12 @@ async function askEndpoint(
 ): Promise<Result<NonNullable<Summary['asked']>>> {
   if (config.policy.type !== 'checkpoint') return fail('policy.type: expected checkpoint')
   progress.stage('asking the endpoint one question')
-  const server = await startServer(config.policy.path, config.engine, { ...config.serve, port: 0, name: config.name })
+  const server = await startServer(
+    config.policy.path,
+    config.engine,
+    { ...config.serve, port: 0 },
+    { name: config.name },
+  )
   if (!server.ok) return server
   const baseUrl = `${server.value.url}/v1`
   try {

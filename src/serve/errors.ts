@@ -6,16 +6,23 @@ export class ApiError extends Error {
   readonly statusCode: number
   readonly param: string | null
   readonly code: string | null
+  /** For the header Retry-After. */
+  readonly retrySeconds: number | null
 
   constructor(
     statusCode: number,
     message: string,
-    { param = null, code = null }: { param?: string | null; code?: string | null } = {},
+    {
+      param = null,
+      code = null,
+      retrySeconds = null,
+    }: { param?: string | null; code?: string | null; retrySeconds?: number | null } = {},
   ) {
     super(message)
     this.statusCode = statusCode
     this.param = param
     this.code = code
+    this.retrySeconds = retrySeconds
   }
 }
 
@@ -55,4 +62,14 @@ const STATUS: Record<FailureKind, number> = {
 export function apiErrorOf(failure: Failure): ApiError {
   const code = failure.kind === 'context_limit' ? 'context_length_exceeded' : failure.kind
   return new ApiError(STATUS[failure.kind], failure.message, { code })
+}
+
+/** What a client is told: our own errors and the framework's about the request as they are, anything else as a bug of ours. */
+export function describeError(error: Error & { statusCode?: number; code?: string | null }) {
+  const statusCode = error.statusCode ?? 500
+  if (error instanceof ApiError)
+    return { statusCode, body: errorBody(statusCode, error.message, error.param, error.code) }
+  if (statusCode < 500) return { statusCode, body: errorBody(statusCode, error.message, null, error.code ?? null) }
+  console.error(error)
+  return { statusCode: 500, body: errorBody(500, 'The server failed; its log says why.') }
 }

@@ -1,12 +1,14 @@
 /**
  * The bodies that clients get back, whole or in chunks. Field names are OpenAI's and vLLM's (spec/endpoint.md, 3.4).
  *
- * In a stream each choice comes as one chunk that carries its text, ids, log-probabilities and finish reason together, so that no
- * consumer can lose ids at the end (spec/pitfalls.md, row 22). A `Policy` answers whole generations, so nothing comes earlier.
+ * In a stream every chunk has the ids and log-probabilities that are new in it, and the one that ends a choice has all of them once more
+ * (`all_token_ids`, `all_token_logprobs`), so that no consumer can lose any (spec/pitfalls.md, row 22).
  */
 import type { ChatTokenizer } from '../types.ts'
-import type { Choice } from './generate.ts'
+import type { Choice, ComingToken } from './generate.ts'
+import { chatLogprobs, completionLogprobs, promptLogprobs } from './logprobs.ts'
 import type { ServeRequest } from './requests.ts'
+import { parseToolCalls } from './toolCalls.ts'
 
 export type Endpoint = 'chat' | 'completions'
 
@@ -21,39 +23,106 @@ export interface ResponseHead {
 }
 
 export function responseBody(head: ResponseHead, choices: readonly Choice[]) {
+  const { endpoint, request } = head
+  const [first] = choices
   return {
-    ...common(head, versionOf(choices)),
-    object: head.endpoint === 'chat' ? 'chat.completion' : 'text_completion',
-    choices: choices.map((choice) =>
-      head.endpoint === 'chat' ? chatChoice(head, choice) : completionChoice(head, choice),
-    ),
+    ...common(head, versionsOf(choices)),
+    object: endpoint === 'chat' ? 'chat.completion' : 'text_completion',
+    choices: choices.map((choice) => (endpoint === 'chat' ? chatChoice(head, choice) : completionChoice(head, choice))),
     usage: usageOf(choices),
-    ...(head.endpoint === 'chat' && head.request.tokenIds ? { prompt_token_ids: choices[0]?.prompt.ids } : {}),
+    ...(endpoint === 'chat' && request.tokenIds ? { prompt_token_ids: first?.prompt.ids } : {}),
+    ...(endpoint === 'chat' && first?.toldPrompt
+      ? { prompt_logprobs: promptLogprobs(first.toldPrompt, naming(head)) }
+      : {}),
   }
 }
 
 /** The version that sampled all choices; several, joined by commas, when the weights changed in between. */
-export const versionOf = (choices: readonly Choice[]) => [...new Set(choices.map((choice) => choice.version))].join(',')
+export const versionsOf = (choices: readonly Choice[]) =>
+  [...new Set(choices.map((choice) => choice.version))].join(',')
 
-/** Chat streams begin with one chunk per choice that names the role, and the first also has the prompt's ids. */
-export function openingChunks(head: ResponseHead, count: number, version: string, promptIds: readonly number[] | null) {
-  if (head.endpoint === 'completions') return []
-  return Array.from({ length: count }, (_, index) => ({
-    ...chunk(head, version, [
-      { index, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null },
-    ]),
-    ...(index === 0 && head.request.tokenIds ? { prompt_token_ids: promptIds } : {}),
-  }))
+/** What a stream begins with: a chat's choices name the role; the prompt's ids come here and nowhere else. */
+export function openingChunks(head: ResponseHead, version: string, prompts: readonly (readonly number[] | null)[]) {
+  const { endpoint, request } = head
+  const ids = (index: number) => prompts[Math.floor(index / request.n)] ?? null
+  return Array.from({ length: prompts.length * request.n }, (_, index) =>
+    endpoint === 'chat'
+      ? {
+          ...chunk(head, version, [
+            { index, delta: { role: 'assistant', content: '' }, logprobs: null, finish_reason: null },
+          ]),
+          ...(index === 0 && request.tokenIds ? { prompt_token_ids: ids(index) } : {}),
+        }
+      : chunk(head, version, [
+          {
+            index,
+            text: '',
+            logprobs: null,
+            finish_reason: null,
+            ...(request.tokenIds ? { prompt_token_ids: ids(index), token_ids: [] } : {}),
+          },
+        ]),
+  )
 }
 
-export function choiceChunk(head: ResponseHead, choice: Choice) {
-  if (head.endpoint === 'completions') return chunk(head, choice.version, [completionChoice(head, choice)])
-  const { message, ...rest } = chatChoice(head, choice)
-  return chunk(head, choice.version, [{ ...rest, delta: { content: message.content } }])
+/** What is new of a choice: text that has become certain, and tokens. `textOffset`: length of what came before. */
+export interface Piece {
+  index: number
+  text: string
+  tokens: readonly ComingToken[]
+  textOffset: number
+}
+
+export function pieceChunk(head: ResponseHead, version: string, piece: Piece) {
+  return chunk(head, version, [pieceChoice(head, piece)])
+}
+
+/** The last chunk of a choice: what is left of it, and all its ids and log-probabilities. */
+export function endingChunk(head: ResponseHead, choice: Choice, piece: Piece) {
+  const { request } = head
+  const { delta, ...rest } = pieceChoice(head, piece) as ReturnType<typeof pieceChoice> & { delta?: object }
+  const { message, finishReason } = withTools(head, choice)
+  const calls = message.tool_calls?.map((call, index) => ({ index, ...call }))
+  return chunk(head, choice.version, [
+    {
+      ...rest,
+      ...(delta ? { delta: { ...delta, ...(calls ? { content: message.content, tool_calls: calls } : {}) } } : {}),
+      finish_reason: finishReason,
+      stop_reason: choice.stopReason,
+      ...(request.tokenIds ? { all_token_ids: choice.ids } : {}),
+      ...(request.logprobs === null ? {} : { all_token_logprobs: choice.logprobs }),
+    },
+  ])
 }
 
 export function usageChunk(head: ResponseHead, choices: readonly Choice[]) {
-  return { ...chunk(head, versionOf(choices), []), usage: usageOf(choices) }
+  return { ...chunk(head, versionsOf(choices), []), usage: usageOf(choices) }
+}
+
+/** Tokens of a whole answer, each with what was told of it. */
+export function tokensOf({ ids, logprobs, told }: Choice): ComingToken[] {
+  return (ids ?? []).map((id, index) => ({ ...told?.[index], id, logprob: logprobs?.[index] ?? Number.NaN }))
+}
+
+function pieceChoice(head: ResponseHead, { index, text, tokens, textOffset }: Piece) {
+  const { endpoint, request } = head
+  const asked = request.logprobs !== null
+  const ids = request.tokenIds ? { token_ids: tokens.map(({ id }) => id) } : {}
+  return endpoint === 'chat'
+    ? {
+        index,
+        delta: { content: text },
+        logprobs: asked ? { content: chatLogprobs(tokens, naming(head)), refusal: null } : null,
+        finish_reason: null,
+        ...ids,
+      }
+    : {
+        index,
+        text,
+        logprobs: asked ? completionLogprobs(tokens, naming(head), textOffset) : null,
+        finish_reason: null,
+        ...ids,
+      }
 }
 
 function chunk(head: ResponseHead, version: string, choices: unknown[]) {
@@ -68,56 +137,45 @@ function common({ id, created, request }: ResponseHead, version: string) {
 }
 
 function chatChoice(head: ResponseHead, choice: Choice) {
+  const { message, finishReason } = withTools(head, choice)
+  const { request } = head
   return {
     index: choice.index,
-    message: { role: 'assistant', content: choice.text, refusal: null },
-    ...ending(head, choice),
-    logprobs: head.request.logprobs ? { content: chatLogprobs(head, choice), refusal: null } : null,
+    message: { role: 'assistant', ...message, refusal: null },
+    finish_reason: finishReason,
+    ...ending(request, choice),
+    logprobs:
+      request.logprobs === null ? null : { content: chatLogprobs(tokensOf(choice), naming(head)), refusal: null },
   }
+}
+
+/** With the calls of tools taken out of the text, where the request gave tools. */
+function withTools({ id, request, tokenizer }: ResponseHead, { index, text, finishReason }: Choice) {
+  if (!request.parseTools || tokenizer?.toolSyntax === undefined) return { message: { content: text }, finishReason }
+  const { content, calls } = parseToolCalls(text, tokenizer.toolSyntax, `${id}/${index}`)
+  if (calls.length === 0) return { message: { content }, finishReason }
+  return { message: { content, tool_calls: calls }, finishReason: 'tool_calls' }
 }
 
 function completionChoice(head: ResponseHead, choice: Choice) {
+  const { request } = head
   return {
     index: choice.index,
     text: choice.text,
-    ...ending(head, choice),
-    logprobs: head.request.logprobs ? completionLogprobs(head, choice) : null,
-    ...(head.request.tokenIds ? { prompt_token_ids: choice.prompt.ids } : {}),
+    finish_reason: choice.finishReason,
+    ...ending(request, choice),
+    logprobs: request.logprobs === null ? null : completionLogprobs(tokensOf(choice), naming(head)),
+    ...(request.tokenIds ? { prompt_token_ids: choice.prompt.ids } : {}),
+    ...(choice.toldPrompt ? { prompt_logprobs: promptLogprobs(choice.toldPrompt, naming(head)) } : {}),
   }
 }
 
-function ending({ request }: ResponseHead, { finishReason, stopReason, ids }: Choice) {
-  return { finish_reason: finishReason, stop_reason: stopReason, ...(request.tokenIds ? { token_ids: ids } : {}) }
+function ending(request: ServeRequest, { stopReason, ids }: Choice) {
+  return { stop_reason: stopReason, ...(request.tokenIds ? { token_ids: ids } : {}) }
 }
 
-function chatLogprobs(head: ResponseHead, choice: Choice) {
-  const tokens = tokenTexts(head, choice)
-  return (choice.logprobs ?? []).map((logprob, i) => ({
-    token: tokens[i],
-    logprob,
-    bytes: [...Buffer.from(tokens[i] ?? '')],
-    top_logprobs: [],
-  }))
-}
-
-function completionLogprobs(head: ResponseHead, choice: Choice) {
-  const tokens = tokenTexts(head, choice)
-  let offset = 0
-  return {
-    tokens,
-    token_logprobs: choice.logprobs,
-    top_logprobs: null,
-    text_offset: tokens.map((token) => {
-      const at = offset
-      offset += token.length
-      return at
-    }),
-  }
-}
-
-/** Each sampled token on its own. */
-function tokenTexts({ request, tokenizer }: ResponseHead, { ids }: Choice): string[] {
-  return (ids ?? []).map((id) => (request.tokensAsIds || !tokenizer ? `token_id:${id}` : tokenizer.decode([id])))
+function naming({ request, tokenizer }: ResponseHead) {
+  return { tokenizer, tokensAsIds: request.tokensAsIds }
 }
 
 /** Every prompt counts once, however many samples it has. */

@@ -46,7 +46,8 @@ describe('a served checkpoint', () => {
 
   test('is named after its folder and tells its context', async () => {
     expect((await client.models.list()).data).toMatchObject([
-      { id: 'tiny-qwen2', max_model_len: 1024, policy_version: 'tiny-qwen2@0' },
+      { id: 'tiny-qwen2', max_model_len: 1024, policy_version: 'tiny-qwen2@0', root: join(golden, 'tiny-qwen2') },
+      { id: 'tiny-qwen2@0', policy_version: 'tiny-qwen2@0', parent: null },
     ])
   })
 
@@ -110,7 +111,7 @@ describe('starting', () => {
   })
   afterAll(() => rm(folder, { recursive: true }))
 
-  test('a run folder serves its newest whole step, under the name of run and step', async () => {
+  test('a run folder serves its newest whole step, as the run and as run@step', async () => {
     const loaded = await loadCheckpoint(join(golden, 'tiny-qwen2'))
     if (!loaded.ok) throw new Error(loaded.failure.message)
     const run = join(folder, 'demo')
@@ -126,9 +127,10 @@ describe('starting', () => {
     const started = await startServer(run, engine, anyPort)
     if (!started.ok) throw new Error(started.failure.message)
     try {
-      expect(started.value.model).toBe('demo/step-000002')
+      expect(started.value.model).toBe('demo')
       const client = new OpenAI({ baseURL: `${started.value.url}/v1`, apiKey: 'none' })
-      expect(await client.models.retrieve('demo/step-000002')).toMatchObject({ policy_version: 'demo/step-000002@2' })
+      expect(await client.models.retrieve('demo@2')).toMatchObject({ policy_version: 'demo@2' })
+      expect(await client.models.retrieve('demo')).toMatchObject({ policy_version: 'demo@2' })
     } finally {
       await started.value.close()
     }

@@ -4,29 +4,46 @@ import { afterEach, describe, expect, test, vi } from 'vitest'
 import { openEndpoint } from '../../src/policy/endpoint.ts'
 import { endpointPolicyOptions } from '../../src/policy/options.ts'
 import { type Script, ScriptedPolicy } from '../../src/policy/scripted.ts'
+import { keysOf } from '../../src/serve/keys.ts'
+import { ModelRegistry } from '../../src/serve/models.ts'
 import { serveOptions } from '../../src/serve/options.ts'
 import { createServer } from '../../src/serve/server.ts'
-import type { Generation, Policy, Result } from '../../src/types.ts'
+import type { GenerateRequest, Generation, Policy, Result } from '../../src/types.ts'
 import { letters } from './letters.ts'
 
 const running: FastifyInstance[] = []
 afterEach(async () => {
   await Promise.all(running.splice(0).map((server) => server.close()))
-  delete process.env.SHOWRUNNER_API_KEY
 })
 
 /** Starts a server over `policy` on a free port. */
-async function serve(policy: Policy, options: Record<string, unknown> = {}, stopStrings: string[] = []) {
+async function serve(
+  policy: Policy,
+  options: Record<string, unknown> = {},
+  { stopStrings = [], keys = [] }: { stopStrings?: string[]; keys?: string[] } = {},
+) {
   const created = new Date('2026-01-02T03:04:05Z')
-  const policies = [{ name: 'master', policy, created, stopStrings }]
-  const server = createServer({ ...serveOptions.parse(options), policies })
+  const models = new ModelRegistry()
+  models.add({ name: 'master', policy, created, root: null, parent: null, stopStrings })
+  const server = createServer(serveOptions.parse(options), { models, keys: keysOf(keys) })
   running.push(server)
   const url = await server.listen({ host: '127.0.0.1', port: 0 })
   return { url, server, client: new OpenAI({ baseURL: `${url}/v1`, apiKey: 'any', maxRetries: 0 }) }
 }
 
 function scripted(script: Script, contextLength: number | null = 200) {
-  return new ScriptedPolicy(script, { tokenizer: letters, contextLength })
+  return new TellingPolicy(script, { tokenizer: letters, contextLength })
+}
+
+/** Says each token as it is sampled, and tells its alternatives: there are none, since a script is certain. */
+class TellingPolicy extends ScriptedPolicy {
+  override async generate(request: GenerateRequest): Promise<Result<Generation>> {
+    const result = await super.generate(request)
+    if (!result.ok) return result
+    const told = (result.value.tokenIds ?? []).map((id) => ({ id, logprob: 0, rank: 1, alternatives: [] }))
+    for (const token of told) request.onToken?.(token)
+    return { ok: true, value: { ...result.value, ...(request.tellSampled === undefined ? {} : { told }) } }
+  }
 }
 
 /** A policy that returns what it is given, for answers that no well-behaved policy gives. */
@@ -69,6 +86,8 @@ type ChatChunk = Omit<OpenAI.ChatCompletionChunk, 'choices'> & {
   choices: (OpenAI.ChatCompletionChunk.Choice & { token_ids?: number[] })[]
 }
 
+type CompletionPiece = OpenAI.CompletionChoice & { token_ids: number[]; prompt_token_ids?: number[] }
+
 const hello = { model: 'master', messages: [{ role: 'user' as const, content: 'hello' }] }
 const answerA1 = () => '<answer>a1</answer>'
 
@@ -83,6 +102,8 @@ describe('models and health', () => {
         created: 1_767_323_045,
         owned_by: 'showrunner',
         max_model_len: 200,
+        root: 'master',
+        parent: null,
         policy_version: 'scripted',
       },
     ])
@@ -239,8 +260,8 @@ describe('completions', () => {
       logprobs: {
         tokens: ['token_id:97', 'token_id:98'],
         token_logprobs: [-0.5, -0.25],
-        top_logprobs: null,
-        text_offset: [0, 11],
+        top_logprobs: [{ 'token_id:97': -0.5 }, { 'token_id:98': -0.25 }],
+        text_offset: [0, 1],
       },
     })
     expect(body.usage).toEqual({ prompt_tokens: 3, completion_tokens: 8, total_tokens: 11 })
@@ -254,7 +275,7 @@ describe('completions', () => {
 })
 
 describe('streams', () => {
-  test('chat: role first, then each choice with its ids and finish reason in one chunk, then usage', async () => {
+  test('chat: role first, then each token with its id and log-probability, all of them at the end, then usage', async () => {
     const { client } = await serve(scripted((_, { seed }) => seed))
     const stream = await client.chat.completions.create({
       ...hello,
@@ -267,30 +288,53 @@ describe('streams', () => {
     })
     const chunks: ChatChunk[] = []
     for await (const chunk of stream) chunks.push(chunk as ChatChunk)
-    expect(chunks.map((chunk) => chunk.object)).toEqual(Array(5).fill('chat.completion.chunk'))
-    expect(chunks[0]?.choices[0]?.delta).toEqual({ role: 'assistant', content: '' })
+    expect(new Set(chunks.map((chunk) => `${chunk.object} ${chunk.id}`)).size).toBe(1)
+    expect(chunks.slice(0, 2).map(({ choices }) => choices[0]?.delta)).toEqual([
+      { role: 'assistant', content: '' },
+      { role: 'assistant', content: '' },
+    ])
     expect(chunks[0]?.prompt_token_ids).toEqual(letters.encode('user:hello\nassistant:'))
     expect(chunks.slice(1).every((chunk) => chunk.prompt_token_ids === undefined)).toBe(true)
-    const ends = chunks.flatMap((chunk) => chunk.choices).filter((choice) => choice.finish_reason !== null)
-    expect(ends.map((choice) => [choice.index, choice.delta.content, choice.finish_reason])).toEqual([
-      [0, '5/0/0', 'stop'],
-      [1, '5/0/1', 'stop'],
-    ])
-    expect(ends.map((choice) => letters.decode(choice.token_ids ?? []))).toEqual(['5/0/0', '5/0/1'])
-    expect(ends[0]?.logprobs?.content).toHaveLength(5)
+    for (const [index, said] of ['5/0/0', '5/0/1'].entries()) {
+      const pieces = chunks.flatMap(({ choices }) => choices.filter((choice) => choice.index === index)).slice(1)
+      expect(pieces.map(({ delta }) => delta.content)).toEqual([...said, ''])
+      expect(pieces.flatMap(({ token_ids }) => token_ids)).toEqual(letters.encode(said))
+      expect(pieces.flatMap(({ logprobs }) => logprobs?.content?.map(({ logprob }) => logprob))).toEqual(
+        [...said].map(() => 0),
+      )
+      expect(pieces.slice(0, -1).every((piece) => piece.finish_reason === null)).toBe(true)
+      expect(pieces.at(-1)).toMatchObject({
+        finish_reason: 'stop',
+        token_ids: [],
+        all_token_ids: letters.encode(said),
+        all_token_logprobs: [...said].map(() => 0),
+      })
+    }
     expect(chunks.at(-1)).toMatchObject({ choices: [], usage: { completion_tokens: 10 } })
-    expect(chunks[1]?.usage).toBeNull()
+    expect(chunks.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true)
   })
 
-  test('completions: the same text and ids as without streaming', async () => {
+  test('completions: the same text and ids as without streaming, and nothing of the stop string', async () => {
     const { client } = await serve(scripted(() => 'look</vq> and more'))
     const body = { model: 'master', prompt: ['a', 'b'], stop: '</vq>', ...{ return_token_ids: true } }
-    const whole = await client.completions.create(body)
-    const chunks: (OpenAI.Completion & { policy_version?: string })[] = []
-    for await (const chunk of await client.completions.create({ ...body, stream: true })) chunks.push(chunk)
-    const choices = chunks.flatMap((chunk) => chunk.choices).sort((a, b) => a.index - b.index)
-    expect(choices).toEqual(whole.choices)
-    expect(chunks.every((chunk) => chunk.usage === undefined && chunk.policy_version === 'scripted')).toBe(true)
+    const whole = (await client.completions.create(body)).choices as CompletionPiece[]
+    const pieces: CompletionPiece[] = []
+    for await (const chunk of await client.completions.create({ ...body, stream: true })) {
+      expect(chunk).toMatchObject({ policy_version: 'scripted' })
+      expect(chunk.usage).toBeUndefined()
+      pieces.push(...(chunk.choices as CompletionPiece[]))
+    }
+    for (const choice of whole) {
+      const own = pieces.filter((piece) => piece.index === choice.index)
+      expect(own.map(({ text }) => text).join('')).toBe('look')
+      expect(own[0]?.prompt_token_ids).toEqual(choice.prompt_token_ids)
+      expect(own.flatMap(({ token_ids }) => token_ids)).toEqual(choice.token_ids)
+      expect(own.at(-1)).toMatchObject({
+        finish_reason: 'stop',
+        stop_reason: '</vq>',
+        all_token_ids: choice.token_ids,
+      })
+    }
   })
 
   test('an error after the start comes as an event that the client raises', async () => {
@@ -310,15 +354,14 @@ describe('streams', () => {
 describe('bad requests', () => {
   const cases: [string, unknown, number, RegExp, string | null][] = [
     ['an unknown parameter', { ...hello, temprature: 1 }, 400, /Unsupported parameter: temprature/, 'temprature'],
-    ['tools', { ...hello, tools: [] }, 400, /Unsupported parameter: tools/, 'tools'],
     [
-      'top_p, which would change log-probabilities',
-      { ...hello, top_p: 0.9 },
+      'a penalty',
+      { ...hello, presence_penalty: 0.5 },
       400,
-      /top_p: only 1 is supported/,
-      'top_p',
+      /presence_penalty: only 0 is supported/,
+      'presence_penalty',
     ],
-    ['alternatives', { ...hello, logprobs: true, top_logprobs: 5 }, 400, /top_logprobs: only 0/, 'top_logprobs'],
+    ['top_p of nothing', { ...hello, top_p: 0 }, 400, /top_p/, 'top_p'],
     [
       'a picture',
       { ...hello, messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }] },
@@ -520,9 +563,8 @@ describe('cancelling', () => {
   })
 })
 
-test('with a key in the environment, requests without it are refused, except for health', async () => {
-  process.env.SHOWRUNNER_API_KEY = 'right'
-  const { url } = await serve(scripted(answerA1))
+test('with keys, requests without one of them are refused, except for health', async () => {
+  const { url } = await serve(scripted(answerA1), {}, { keys: ['other', 'right'] })
   expect((await post(url, '/v1/chat/completions', hello)).status).toBe(401)
   const wrong = await post(url, '/v1/chat/completions', hello, { authorization: 'Bearer wrong' })
   expect(wrong).toMatchObject({
@@ -556,7 +598,7 @@ test('our own endpoint policy reads back the ids, log-probabilities and version 
 
 test('a model with stop strings of its own ends there and keeps them, unless the request names others', async () => {
   const policy = scripted(() => 'see <answer>a1</answer> and more')
-  const { client } = await serve(policy, {}, ['</answer>'])
+  const { client } = await serve(policy, {}, { stopStrings: ['</answer>'] })
   const ask = async (rest: object) => {
     const body = { model: 'master', messages: [{ role: 'user' as const, content: 'q' }], max_tokens: 100, ...rest }
     return (await client.chat.completions.create(body)).choices[0]?.message.content
