@@ -15,7 +15,7 @@ import type { Progress } from './progress.ts'
 import { type Comparison, compareCells } from './report/comparison.ts'
 import type { Outcome } from './report/outcome.ts'
 import { readOutcomes } from './report/read.ts'
-import type { Sweep } from './report/sweep.ts'
+import { cellLabel, type Sweep } from './report/sweep.ts'
 import { writeComparison, writeSweep } from './report/write.ts'
 import { answerable, drawnQuestions, noAnswers, rolloutsInto } from './rollouts.ts'
 import { recordConfig, recordEngine } from './runFolder.ts'
@@ -91,7 +91,7 @@ async function sweepOf(plan: SweepPlan, dataset: Dataset, of: number, tasks: rea
       varied,
       baseline,
       questions: { dataset: config.dataset.path, split: config.dataset.split, qids: tasks.map(qidOf), of },
-      setting: describe(config),
+      setting: shared(plan.cells.map((cell) => describe(cell.config))),
       prices: config.prices,
       cells,
     },
@@ -100,7 +100,15 @@ async function sweepOf(plan: SweepPlan, dataset: Dataset, of: number, tasks: rea
 
 const qidOf = ({ question }: Task) => question.qid
 
-/** What does not vary, for the reader. */
+/** What does not vary. */
+function shared(settings: readonly Sweep['setting'][]): Sweep['setting'] {
+  const [first, ...others] = settings as [Sweep['setting'], ...Sweep['setting'][]]
+  return Object.fromEntries(
+    Object.entries(first).filter(([key, value]) => others.every((other) => other[key] === value)),
+  )
+}
+
+/** A cell, for the reader. */
 function describe({ system, agents, rollout, policy, engine, seed, dataset }: RunConfig): Sweep['setting'] {
   const agent = (one: { type: string; model?: string }) =>
     one.model === undefined ? one.type : `${one.type}, ${one.model}`
@@ -169,6 +177,7 @@ async function runCells(
         if (!opened.ok) return opened
         open = opened.value
       }
+      progress.tick(0, cellLabel(cell.settings, sweep))
       const path = join(directory, sweep.cells[i]?.directory as string)
       const noted = await recordConfig(path, cell.config)
       if (!noted.ok) return noted
@@ -198,7 +207,7 @@ async function runCells(
   } finally {
     await open?.close()
   }
-  progress.done()
+  progress.done('')
   return { ok: true, value: outcomes }
 }
 

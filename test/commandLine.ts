@@ -1,6 +1,8 @@
 /** Runs the command line as a user would, in a folder of the test's own. */
 import { type ChildProcess, spawn } from 'node:child_process'
-import { resolve } from 'node:path'
+import { join } from 'node:path'
+
+const ROOT = join(import.meta.dirname, '..')
 
 export interface Ended {
   code: number | null
@@ -11,7 +13,7 @@ export interface Ended {
 export function start(folder: string, ...words: string[]): { child: ChildProcess; ended: Promise<Ended> } {
   const child = spawn(
     process.execPath,
-    ['--import', resolve('node_modules/tsx/dist/loader.mjs'), resolve('src/cli.ts'), ...words],
+    ['--import', join(ROOT, 'node_modules/tsx/dist/loader.mjs'), join(ROOT, 'src/cli.ts'), ...words],
     { cwd: folder },
   )
   let stdout = ''

@@ -6,10 +6,13 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { compare } from '../src/compare.ts'
 import { silentProgress } from '../src/progress.ts'
 import type { Comparison } from '../src/report/comparison.ts'
+import { readOutcomes } from '../src/report/read.ts'
 import { writeReport } from '../src/report/write.ts'
 import { planSweep, type SweepRequest } from '../src/sweepPlan.ts'
+import { findStores } from '../src/trajectory/stores.ts'
 import type { Result } from '../src/types.ts'
-import { type ChatServer, says, startChatServer, status } from './agents/server.ts'
+import { type ChatServer, hangs, says, startChatServer, status } from './agents/server.ts'
+import { showrunner, start } from './commandLine.ts'
 import { row } from './dataset/folder.ts'
 
 const QUESTIONS = 6
@@ -116,6 +119,34 @@ test('an endpoint that goes down stops the comparison; the same command asks onl
   expect(await run()).toMatchObject({ ok: true, value: { cells: [{ missing: 0 }, { missing: 0 }] } })
   expect(server.received).toHaveLength(5)
 })
+
+test('a kill loses what was in flight and nothing else', { timeout: 60_000 }, async () => {
+  // four at a time; the eighth question and all after it are never answered
+  const overrides = ['--set', 'rollout.concurrency=4']
+  server.script(...Array.from({ length: 7 }, () => answer), hangs)
+  const { child, ended } = start(folder, 'compare', '--config', 'run.yaml', ...overrides)
+  while (server.received.length < 7 + 4) await new Promise((soon) => setTimeout(soon, 20))
+  // all that was answered is on disk
+  while ((await storedIn('rollouts/run')) !== 7) await new Promise((soon) => setTimeout(soon, 20))
+  child.kill('SIGKILL')
+  await ended
+
+  server.script(answer)
+  const again = await showrunner(folder, 'compare', '--config', 'run.yaml', ...overrides, '--json')
+  expect(again.stderr).toContain('comparing')
+  expect(again.code).toBe(0)
+  expect(JSON.parse(again.stdout).cells.map(({ missing }: { missing: number }) => missing)).toEqual([0, 0])
+  expect(server.received).toHaveLength(2 * QUESTIONS - 7)
+})
+
+/** Trajectories in the stores below a folder. */
+async function storedIn(folder: string): Promise<number> {
+  const counts = (await findStores(folder)).map(async (store) => {
+    const outcomes = await readOutcomes(join(folder, store))
+    return outcomes.ok ? outcomes.value.length : 0
+  })
+  return (await Promise.all(counts)).reduce((sum, count) => sum + count, 0)
+}
 
 test('another master, question file or seed is another cell, though names and paths are the same', async () => {
   server.script(answer)
