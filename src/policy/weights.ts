@@ -3,13 +3,13 @@
  * an update is seen by the next run of each. Knows no files and no model beyond names and shapes.
  */
 
-import { Float16Array } from '@petamoriken/float16'
 import type { Device } from '../engine/device.ts'
 import type { ProgramBuilder, ProgramValue } from '../engine/program.ts'
 import type { TensorData } from '../engine/protocol.ts'
 import type { FloatType } from '../engine/shape.ts'
 import type { DecoderConfig } from './architecture.ts'
 import { storageType, trainedWeights, weightShapes } from './architecture.ts'
+import { halves } from './half.ts'
 
 /** Row-major values of one tensor. */
 export interface WeightTensor {
@@ -78,7 +78,7 @@ function stored(data: Float32Array, type: FloatType | 'float16', name: string): 
         `Weight ${name} holds ${data[index]}, too large for float16 (65504); set policy.frozenType to float32`,
       )
   }
-  return new Uint16Array(new Float16Array(data).buffer)
+  return halves(data)
 }
 
 /** Rounds to infinity in half precision. */
