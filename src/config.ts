@@ -56,6 +56,12 @@ export const runConfig = z
         steps: count.default(100).describe('Policy updates on fresh rollouts.'),
         tasksPerStep: count.default(16).describe('Tasks per step, each with a group of trajectories.'),
         saveEvery: count.default(10).describe('Steps between checkpoints.'),
+        ratiosEvery: count
+          .nullable()
+          .default(20)
+          .describe(
+            'Steps between records of how far an update moved each sampled token, for the viewer: one forward pass more. null: never.',
+          ),
         keepCheckpoints: count
           .nullable()
           .default(null)
@@ -82,9 +88,11 @@ export const runConfig = z
         dataset: datasetOptions.nullable().default(null).describe('Held-out questions; null: those of `dataset`.'),
         maxTurns: z.array(count).min(1).default([1, 2, 3, 4, 5]).describe('Step budgets K that are compared.'),
         vary: z
-          .array(z.string())
+          .array(z.union([z.string(), z.record(z.string(), z.record(z.string(), z.record(z.string(), z.unknown())))]))
           .default([])
-          .describe('What `compare` varies without --vary, as written there, such as window=1,2,3; none: maxTurns.'),
+          .describe(
+            'What `compare` varies without --vary: as written there, such as window=1,2,3, or {setting: {label: {path.to.key: value}}}; none: maxTurns.',
+          ),
         set: z
           .array(z.string())
           .default([])

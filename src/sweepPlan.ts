@@ -73,14 +73,18 @@ export async function planSweep(request: SweepRequest): Promise<Result<SweepPlan
   if (!loaded.ok) return loaded
   const config = loaded.value
   const { vary, maxTurns } = config.evaluation
-  const given = [request.vary, vary].find((some) => some.length > 0) ?? [`maxTurns=${maxTurns.join(',')}`]
+  const given: readonly (string | NamedAxes)[] = [request.vary, vary].find((some) => some.length > 0) ?? [
+    `maxTurns=${maxTurns.join(',')}`,
+  ]
   const axes: Axis[] = []
-  for (const text of given) {
-    const axis = axisOf(text)
-    if (!axis.ok) return axis
-    if (axes.some(({ key }) => key === axis.value.key))
-      return fail(`--vary ${text}: ${axis.value.key} is varied twice.`)
-    axes.push(axis.value)
+  for (const one of given) {
+    const found = typeof one === 'string' ? eachOf(axisOf(one)) : namedAxes(one)
+    if (!found.ok) return found
+    for (const axis of found.value) {
+      const twice = axes.flatMap(keysOf).find((key) => keysOf(axis).includes(key))
+      if (twice !== undefined) return fail(`--vary ${axis.setting}: ${twice} is varied twice.`)
+      axes.push(axis)
+    }
   }
   const policies = request.policies.length > 0 ? request.policies : [nameOf(config.policy)]
   if (new Set(policies).size < policies.length)
@@ -89,17 +93,17 @@ export async function planSweep(request: SweepRequest): Promise<Result<SweepPlan
   const cells: PlannedCell[] = []
   for (const policy of policies) {
     for (const choice of combinations(axes)) {
-      const overrides = choice.map(({ key, value }) => `${key}=${JSON.stringify(value)}`)
+      const overrides = choice.flatMap(({ set }) => set.map(([key, value]) => `${key}=${JSON.stringify(value)}`))
       const own = await loadEvaluationConfig(request.config, [...request.overrides, ...overrides])
       if (!own.ok) return own
       const master =
         policy === nameOf(config.policy) ? { ok: true as const, value: config.policy } : policyOf(policy, config)
       if (!master.ok) return master
-      const turnsVaried = axes.some(({ key }) => key === shortNames.maxTurns)
+      const turnsVaried = axes.flatMap(keysOf).includes(shortNames.maxTurns as string)
       cells.push({
         settings: Object.fromEntries([
           ['policy', labelOf(policy)],
-          ...choice.map(({ setting, value }) => [setting, settingOf(value)]),
+          ...choice.map(({ setting, value }) => [setting, value]),
         ]),
         config: comparable({ ...own.value, policy: master.value }, turnsVaried),
         ceiling: policy === ORACLE,
@@ -108,7 +112,7 @@ export async function planSweep(request: SweepRequest): Promise<Result<SweepPlan
   }
   const varied = [
     { setting: 'policy', values: policies.map(labelOf) },
-    ...axes.map(({ setting, values }) => ({ setting, values: values.map(settingOf) })),
+    ...axes.map(({ setting, values }) => ({ setting, values: values.map(({ value }) => value) })),
   ]
   const baseline = baselineOf(request.baseline, cells)
   if (!baseline.ok) return baseline
@@ -138,9 +142,42 @@ export function budgetSweep(config: RunConfig): SweepPlan {
 
 interface Axis {
   setting: string
-  key: string
-  values: unknown[]
+  values: AxisValue[]
 }
+
+interface AxisValue {
+  /** What the cells of it are told apart by. */
+  value: Settings[string]
+  /** Keys of the configuration and their values. */
+  set: [key: string, value: unknown][]
+}
+
+const keysOf = ({ values }: Axis): string[] => values.flatMap(({ set }) => set.map(([key]) => key))
+
+const eachOf = (axis: Result<Axis>): Result<Axis[]> => (axis.ok ? { ok: true, value: [axis.value] } : axis)
+
+/** `{setting: {label: {path.to.key: value}}}`. */
+type NamedAxes = Record<string, Record<string, Record<string, unknown>>>
+
+/** Values that have names, each with the keys that it sets; none: the configuration as it is. */
+function namedAxes(settings: NamedAxes): Result<Axis[]> {
+  const axes: Axis[] = []
+  for (const [setting, variants] of Object.entries(settings)) {
+    const values = Object.entries(variants).map(([value, set]): AxisValue => ({ value, set: Object.entries(set) }))
+    if (values.length === 0) return fail(`evaluation.vary: ${setting}: expected at least one value.`)
+    const fixed = keysOf({ setting, values })
+      .map(fixedKey)
+      .find((one) => one !== undefined)
+    if (fixed !== undefined) return fail(`evaluation.vary: ${setting}: ${cannotVary(fixed)}`)
+    axes.push({ setting, values })
+  }
+  return { ok: true, value: axes }
+}
+
+const fixedKey = (key: string) => FIXED.find((one) => key === one || key.startsWith(`${one}.`))
+
+const cannotVary = (fixed: string) =>
+  `${fixed} cannot be varied within a comparison${fixed === 'policy' ? '; give each master by --policy' : ''}.`
 
 /** `window=1,3`; values are YAML, so that lists and mappings may stand in brackets. */
 function axisOf(text: string): Result<Axis> {
@@ -151,11 +188,8 @@ function axisOf(text: string): Result<Axis> {
   const known = [...Object.keys(shortNames), ...Object.keys(runConfig.shape)]
   if (!known.includes(key.split('.')[0] as string))
     return fail(`--vary ${text}: there is no setting ${setting}${suggestion(setting, known)}.`)
-  const fixed = FIXED.find((one) => key === one || key.startsWith(`${one}.`))
-  if (fixed !== undefined)
-    return fail(
-      `--vary ${text}: ${fixed} cannot be varied within a comparison${fixed === 'policy' ? '; give each master by --policy' : ''}.`,
-    )
+  const fixed = fixedKey(key)
+  if (fixed !== undefined) return fail(`--vary ${text}: ${cannotVary(fixed)}`)
   let values: unknown
   try {
     values = parse(`[${text.slice(equals + 1)}]`)
@@ -165,19 +199,20 @@ function axisOf(text: string): Result<Axis> {
   if (!Array.isArray(values) || values.length === 0) return fail(`--vary ${text}: expected at least one value.`)
   if (new Set(values.map((value) => JSON.stringify(value))).size < values.length)
     return fail(`--vary ${text}: expected different values.`)
-  return { ok: true, value: { setting, key, values } }
+  return {
+    ok: true,
+    value: { setting, values: values.map((value): AxisValue => ({ value: settingOf(value), set: [[key, value]] })) },
+  }
 }
 
-interface Choice {
+interface Choice extends AxisValue {
   setting: string
-  key: string
-  value: unknown
 }
 
 function combinations(axes: readonly Axis[]): Choice[][] {
   return axes.reduce<Choice[][]>(
-    (sofar, { setting, key, values }) =>
-      sofar.flatMap((choice) => values.map((value) => [...choice, { setting, key, value }])),
+    (sofar, { setting, values }) =>
+      sofar.flatMap((choice) => values.map((value) => [...choice, { setting, ...value }])),
     [[]],
   )
 }

@@ -237,6 +237,45 @@ describe('what was typed wrongly is named, and nothing is run', () => {
   })
 })
 
+test('a configuration may name what it varies, several keys at a time', async () => {
+  const vary = `[{agents: {none: {system: {name: wholeEpisode}}, both: {}}}, 'window=1,2']`
+  const overrides = [`evaluation.vary=${vary}`]
+  const plan = await planSweep(request({ overrides, baseline: 'agents=both' }))
+  if (!plan.ok) throw new Error(plan.failure.message)
+  expect(
+    plan.value.cells.map(({ settings, config }) => [settings.agents, settings.window, config.system.name]),
+  ).toEqual([
+    ['none', 1, 'wholeEpisode'],
+    ['none', 2, 'wholeEpisode'],
+    ['both', 1, 'longVideoAgent'],
+    ['both', 2, 'longVideoAgent'],
+  ])
+  // what is given on the command line is varied instead
+  const other = await planSweep(request({ overrides, vary: ['maxTurns=3'] }))
+  expect(other.ok && other.value.cells.map(({ settings }) => settings)).toEqual([{ policy: 'm', maxTurns: 3 }])
+
+  server.script(answer)
+  expect(await run({ overrides })).toMatchObject({ ok: true })
+  const { setting } = JSON.parse(readFileSync('rollouts/run/sweep.json', 'utf8'))
+  expect(Object.keys(setting)).toContain('vision agent')
+  expect(Object.keys(setting)).not.toContain('system')
+  expect(Object.keys(setting)).not.toContain('clips in view (w)')
+})
+
+test.each<[string, string, RegExp]>([
+  ['a key', '[{a: {x: {system.visio: false}}}]', /system\.visio: there is no such key; did you mean "vision"\?/],
+  ['no value', '[{a: {}}]', /evaluation\.vary: a: expected at least one value/],
+  [
+    'other questions',
+    '[{a: {x: {dataset.path: b}}}]',
+    /evaluation\.vary: a: dataset cannot be varied within a comparison/,
+  ],
+  ['a key twice', "[{a: {x: {rollout.budget.windowClips: 2}, y: {}}}, 'window=1,2']", /windowClips is varied twice/],
+])('mistakes in what a configuration varies: %s', async (_, vary, message) => {
+  const plan = await planSweep(request({ overrides: [`evaluation.vary=${vary}`] }))
+  expect(!plan.ok && plan.failure.message).toMatch(message)
+})
+
 test('values may be lists and mappings, and a checkpoint is labelled by run and step', async () => {
   const plan = await planSweep(
     request({

@@ -204,7 +204,9 @@ test('the hash of a configuration depends on its values and not on their order',
 })
 
 describe('configs/', () => {
-  const files = readdirSync('configs').filter((file) => file.endsWith('.yaml'))
+  const files = ['.', 'experiments'].flatMap((folder) =>
+    readdirSync(join('configs', folder)).flatMap((file) => (file.endsWith('.yaml') ? [join(folder, file)] : [])),
+  )
 
   test.each(files)('%s is valid', async (file) => {
     const path = join('configs', file)

@@ -4,7 +4,7 @@
  */
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
 import sharp from 'sharp'
-import type { Clip, Failure, Result, SeenFrame, VisionAgent } from '../types.ts'
+import type { Clip, Failure, Result, SeenFrame, SeenPicture, VisionAgent } from '../types.ts'
 import type { Frame, FrameReader } from '../video/index.ts'
 import { uniformTimes } from '../video/index.ts'
 import type { AnswerCache } from './cache.ts'
@@ -77,6 +77,8 @@ async function gather(
   signal: AbortSignal | undefined,
 ): Promise<Result<Picture[]>> {
   const pictures: Picture[] = []
+  // a folder may hold fewer pictures than are wanted; each is sent once
+  const seen = new Set<string>()
   for (const [index, clip] of clips.entries()) {
     // whole numbers that differ by at most one and add up to what a look may have
     const before = Math.floor((index * options.framesPerLook) / clips.length)
@@ -87,8 +89,12 @@ async function gather(
     if (!located.ok) return about(clip, located.failure)
     const read = await reader.read(request)
     if (!read.ok) return about(clip, read.failure)
-    for (const [place, frame] of read.value.entries())
-      pictures.push({ clipId: clip.id, time: frame.time, picture: located.value[place], frame })
+    for (const [place, frame] of read.value.entries()) {
+      const picture = located.value[place] as SeenPicture
+      const which = `${picture.path} ${picture.at}`
+      if (!seen.has(which)) pictures.push({ clipId: clip.id, time: frame.time, picture, frame })
+      seen.add(which)
+    }
   }
   return { ok: true, value: pictures }
 }

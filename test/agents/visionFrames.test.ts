@@ -64,6 +64,13 @@ test("the released code's pictures: 1, 16, ... 166 of 180, or every 12th; of a s
   expect(short.urls).toHaveLength(3)
 })
 
+test('where a folder holds fewer pictures than are wanted each is sent once, and that number is told', async () => {
+  const { answer, urls, text } = await look([await framesClip(folder(), 0, 2)], { framesPerLook: 12 })
+  expect(numbers(answer.frames.map(({ picture }) => picture?.path))).toEqual([1, 2, 3, 4, 5, 6])
+  expect(urls).toHaveLength(6)
+  expect(text).toMatch(/^There are 6 pictures, /)
+})
+
 test('uniform pictures reach from one end of the clip to the other', async () => {
   const { answer } = await look([await framesClip(folder(), 0, 80)], { framesPerLook: 4 })
   expect(answer.frames.map(({ time }) => time)).toEqual([10, 30, 50, 70])
