@@ -12,8 +12,8 @@ import { runConfig } from '../src/config.ts'
 import { openDevice } from '../src/engine/device.ts'
 import type { BatchShape } from '../src/grpo/batching.ts'
 import { paddedTokens } from '../src/grpo/batching.ts'
+import { openTrainer } from '../src/grpo/deviceTrainer.ts'
 import type { PolicyRow } from '../src/grpo/rows.ts'
-import { openTrainer } from '../src/grpo/trainer.ts'
 import { updatePolicy } from '../src/grpo/update.ts'
 import { planMemory } from '../src/memory.ts'
 import { weightShapes } from '../src/policy/architecture.ts'
@@ -57,6 +57,7 @@ async function measure(model: string, memoryGiB: number, steps: number): Promise
     name: 'memory',
     dataset: { path: 'none' },
     policy: { type: 'checkpoint', path: 'none', rows: 32, cacheTokens: 32 * context },
+    reward: { alpha: 0.1 },
     rollout: { concurrency: 32 },
     // More than any budget here allows: it is the budget that bounds.
     grpo: { microBatchTokens: 1_000_000, oldLogprobs: 'recomputed' },

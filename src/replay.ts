@@ -4,9 +4,10 @@
  */
 
 import { type Checkpoint, loadCheckpoint } from './checkpoint/checkpoint.ts'
+import { openTrainer } from './grpo/deviceTrainer.ts'
 import type { Evidence } from './grpo/nonFinite.ts'
 import { firstNonFinite } from './grpo/nonFinite.ts'
-import { openTrainer, type Trainer } from './grpo/trainer.ts'
+import type { Trainer } from './grpo/trainer.ts'
 import { type NonFiniteRecord, readNonFinite } from './nonFinite.ts'
 import { openMaster } from './open.ts'
 import { trainedOf } from './policy/adapter.ts'

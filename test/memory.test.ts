@@ -33,6 +33,7 @@ function plan(memoryGiB: number | null, overrides: Record<string, unknown> = {})
     name: 'budget',
     dataset: { path: 'none' },
     policy: { type: 'checkpoint', path: 'none', rows: 16, cacheTokens: 16 * CONTEXT },
+    reward: { alpha: 0.1 },
     rollout: { concurrency: 16 },
     training: { memoryGiB },
     ...overrides,
@@ -112,6 +113,7 @@ test('train refuses before it starts', { timeout: 60_000 }, async () => {
         miniature: { seed: 4, episodes: 1, words: 'training', split: 'train', questionsPerEpisode: 8 },
       },
       policy: { type: 'checkpoint', path: 'tiny' },
+      reward: { alpha: 0.1 },
       training: { steps: 1, tasksPerStep: 1, memoryGiB: 0.2 },
     }
     await writeFile(join(folder, 'small.yaml'), JSON.stringify(config))

@@ -29,6 +29,7 @@ const configuration = {
   },
   policy: { type: 'checkpoint', path: 'checkpoints/damaged' },
   agents: { vision: { type: 'embedded', framesPerClip: 1, width: 384 } },
+  reward: { alpha: 0.1 },
   rollout: { groupSize: 2, budget: { turns: 2, tokensPerTurn: 6 } },
   training: { steps: 1, tasksPerStep: 2 },
 }

@@ -73,7 +73,6 @@ export interface EngineInUse {
 }
 
 /** Named tensors and sessions of programs behind promises. Requests are carried out in the order in which they are made. */
-/** Named tensors and sessions of programs behind promises. Requests are carried out in the order in which they are made. */
 export interface Device {
   readonly inUse: EngineInUse
   /** Places tensors on the device under these names. The arrays are copied; later changes to them are not seen. */

@@ -2,11 +2,11 @@
 
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { engineOptions } from '../../src/engine/options.ts'
+import { openTrainer } from '../../src/grpo/deviceTrainer.ts'
 import { grpoOptions } from '../../src/grpo/options.ts'
 import { tokenRatio } from '../../src/grpo/ratio.ts'
 import type { PolicyRow } from '../../src/grpo/rows.ts'
 import type { Trainer } from '../../src/grpo/trainer.ts'
-import { openTrainer } from '../../src/grpo/trainer.ts'
 import { updatePolicy } from '../../src/grpo/update.ts'
 import type { EmbeddedPolicy } from '../../src/policy/embedded.ts'
 import { openPolicy } from '../../src/policy/embedded.ts'

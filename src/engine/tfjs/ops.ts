@@ -1,6 +1,6 @@
 /**
  * The operations of `ops.ts` in TensorFlow.js, from its own operations, so that its automatic differentiation gives the gradients.
- * Two selections have gradients of our own, since TensorFlow.js has none for them, or none on every backend.
+ * Three have gradients of our own, as their comments say: those of TensorFlow.js are missing, or slow, on some backend.
  */
 
 import * as tf from '@tensorflow/tfjs'
@@ -66,7 +66,7 @@ export function tfjsOps(sizes: Sizes): Ops<Tensor> {
     clamp: (x, low, high) => tf.maximum(tf.minimum(x, high), low),
     greater: (a, b) => floats(tf.greater(a, b)),
     equal: (a, b) => floats(tf.equal(integers(a), integers(b))),
-    stopGradient: (x) => withGradient(x, [], (value) => tf.clone(value), tf.zerosLike),
+    stopGradient: (x) => withGradient([x], [], ([value]) => tf.clone(value!), tf.zerosLike),
 
     reshape,
     transpose: (x, permutation) => tf.transpose(x, [...permutation]),
@@ -91,7 +91,7 @@ export function tfjsOps(sizes: Sizes): Ops<Tensor> {
 
     matmul,
     linear: (x, weight, bias) => {
-      const y = tf.matMul(x, weight, false, true)
+      const y = tf.getBackend() === 'wasm' ? wasmLinear(x, weight) : tf.matMul(x, weight, false, true)
       return bias === undefined ? y : tf.add(y, bias)
     },
 
@@ -114,33 +114,45 @@ export function tfjsOps(sizes: Sizes): Ops<Tensor> {
   }
 }
 
-/**
- * An operation of one tensor with a gradient of its own. What the gradient needs besides is kept until then: other tensors made in the
- * forward pass are gone.
- */
-function withGradient<T extends Tensor>(
-  x: Tensor,
-  kept: T[],
-  forward: (x: Tensor) => Tensor,
-  backward: (gradient: Tensor, ...kept: T[]) => Tensor,
+/** A function with a gradient of its own. `kept` is what the gradient needs: other tensors of the forward pass are gone by then. */
+function withGradient<K extends Tensor[]>(
+  inputs: Tensor[],
+  kept: K,
+  forward: (inputs: Tensor[]) => Tensor,
+  backward: (gradient: Tensor, kept: K) => Tensor | Tensor[],
 ): Tensor {
-  return tf.customGrad((value, save) => {
-    ;(save as tf.GradSaveFunc)(kept)
+  return tf.customGrad((...given) => {
+    const save = given.pop() as tf.GradSaveFunc
+    save(kept)
     return {
-      value: forward(value as Tensor),
-      gradFunc: (gradient: Tensor, saved: Tensor[]) => backward(gradient, ...(saved as T[])),
+      value: forward(given as Tensor[]),
+      gradFunc: (gradient: Tensor, saved: Tensor[]) => backward(gradient, saved as K),
     }
-  })(x)
+  })(...inputs)
+}
+
+/**
+ * x [R, in], weight [out, in] -> x weightᵀ. The wasm backend multiplies operands that it need not transpose several times faster than
+ * others, so they are transposed before, here and in the gradients.
+ */
+function wasmLinear(x: Tensor, weight: Tensor): Tensor {
+  return withGradient(
+    [x, weight],
+    [x, weight],
+    ([a, w]) => tf.matMul(a!, tf.transpose(w!)),
+    (gradient, [a, w]) => [tf.matMul(gradient, w!), tf.matMul(tf.transpose(gradient), a!)],
+  )
 }
 
 /** Rows may be gathered more than once, so their gradients add up. */
 function gatherRows(table: Tensor, indices: Tensor): Tensor {
   const rows = table.shape[0]!
+  const flattened: [tf.Tensor1D] = [tf.reshape(indices, [-1])]
   return withGradient(
-    table,
-    [tf.reshape(indices, [-1]) as tf.Tensor1D],
-    (x) => tf.gather(x, indices),
-    (gradient, flat) => {
+    [table],
+    flattened,
+    ([x]) => tf.gather(x!, indices),
+    (gradient, [flat]) => {
       const perIndex = tf.reshape(gradient, [flat.size, -1])
       // The wasm backend has no segment sum: there the rows are added up by a product with a matrix of ones and zeros.
       const summed =
@@ -152,23 +164,23 @@ function gatherRows(table: Tensor, indices: Tensor): Tensor {
   )
 }
 
-/** [N], [M] -> [N, M]: 1 where they agree, else 0. */
-function agreement(a: Tensor, b: Tensor): Tensor {
-  return tf.cast(tf.equal(tf.expandDims(a, 1), tf.expandDims(b, 0)), 'float32')
-}
-
 /** x [N, C], rows and columns [M] -> [M]. Entries may be taken more than once, so their gradients add up. */
 function entriesAt(x: Tensor, rows: Tensor, columns: Tensor): Tensor {
   const [height, width] = x.shape as [number, number]
   const at = tf.add(tf.mul(rows, tf.scalar(width, 'int32')), columns)
   return withGradient(
-    x,
+    [x],
     [rows, columns],
-    (value) => tf.gather(tf.reshape(value, [-1]), at),
-    (gradient, ofRows, ofColumns) =>
+    ([value]) => tf.gather(tf.reshape(value!, [-1]), at),
+    (gradient, [ofRows, ofColumns]) =>
       tf.matMul(
         agreement(tf.range(0, height, 1, 'int32'), ofRows!),
         tf.mul(agreement(ofColumns!, tf.range(0, width, 1, 'int32')), tf.expandDims(gradient, 1)),
       ),
   )
+}
+
+/** [N], [M] -> [N, M]: 1 where they agree, else 0. */
+function agreement(a: Tensor, b: Tensor): Tensor {
+  return tf.cast(tf.equal(tf.expandDims(a, 1), tf.expandDims(b, 0)), 'float32')
 }
