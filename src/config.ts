@@ -62,6 +62,12 @@ export const runConfig = z
           .describe(
             'Steps between records of how far an update moved each sampled token, for the viewer: one forward pass more. null: never.',
           ),
+        ratiosEvery: count
+          .nullable()
+          .default(20)
+          .describe(
+            'Steps between records of how far an update moved each sampled token, for the viewer: one forward pass more. null: never.',
+          ),
         keepCheckpoints: count
           .nullable()
           .default(null)

@@ -30,6 +30,7 @@ import { goldFor, type OpenRun, openRun, type Trainable } from './open.ts'
 import { tellFailures } from './outages.ts'
 import { trainedOf, withTrained } from './policy/adapter.ts'
 import type { Progress } from './progress.ts'
+import { recordRatios } from './ratios.ts'
 import { rewardWarnings, scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
 import { answerable } from './rollouts.ts'
@@ -216,6 +217,11 @@ async function trainRun(
       const update = await updatePolicy(trainer, rows, config.grpo, { temperature, totalSteps }).catch(stopAt)
       if ('ok' in update) return update
       policy.bumpVersion(step + 1)
+      const { ratiosEvery } = config.training
+      if (ratiosEvery !== null && step % ratiosEvery === 0) {
+        const recorded = await recordRatios(directory, step, scored, trainer, { ...config.grpo, temperature })
+        if (!recorded.ok) return recorded
+      }
 
       const record: StepRecord = {
         step,

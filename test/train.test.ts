@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { BinaryReader } from '@bufbuild/protobuf/wire'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { latestCheckpoint, loadCheckpoint } from '../src/checkpoint/checkpoint.ts'
+import { readRatios } from '../src/trajectory/ratios.ts'
 import { readSegments, readTrajectories } from '../src/trajectory/read.ts'
 import { showrunner, start } from './commandLine.ts'
 import { tinyMaster } from './tinyMaster.ts'
@@ -178,6 +179,29 @@ describe('training', () => {
       })
     }
     expect(rows).toBeGreaterThanOrEqual(36)
+  })
+
+  test('ratios are those of the sampled tokens, and the update moved them the way of the advantages', async () => {
+    const run = join(folder, 'rollouts/straight')
+    const ratios = await readRatios(run, 0)
+    const [rows, segments] = [await readTrajectories(run), await readSegments(run)]
+    if (!ratios.ok || ratios.value === null || !rows.ok || !segments.ok) throw new Error('not stored')
+    const advantages = new Map<string, number>()
+    for await (const row of rows.value) if (row.step === 0) advantages.set(row.trajectoryId, row.advantage ?? 0)
+    const sampled = new Map<string, number[]>()
+    for await (const { trajectoryId, actionMask } of segments.value) {
+      const count = actionMask.filter((bit) => bit === 1).length
+      if (advantages.has(trajectoryId)) sampled.set(trajectoryId, [...(sampled.get(trajectoryId) ?? []), count])
+    }
+    const counted = Object.entries(ratios.value).map(([id, ofSegments]) => [id, ofSegments.map(({ length }) => length)])
+    expect(Object.fromEntries(counted)).toEqual(Object.fromEntries(sampled))
+    const along = Object.entries(ratios.value).reduce(
+      (sum, [id, ofSegments]) =>
+        sum + (advantages.get(id) ?? 0) * ofSegments.flat().reduce((logs, ratio) => logs + Math.log(ratio), 0),
+      0,
+    )
+    expect(along).toBeGreaterThan(0)
+    expect(await readRatios(run, 1)).toEqual({ ok: true, value: null })
   })
 
   test('engine: tfjs trains with TensorFlow.js, says so, and takes the same first step', {
