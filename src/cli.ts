@@ -86,7 +86,7 @@ function parser(words: readonly string[], execute: (command: Command, options: W
 
 /** yargs' message with the nearest option where one is unknown, and where to read on. */
 function explain(message: string, command: Command | null): string {
-  const help = `See showrunner ${command ? `${command.words.replace(/ <.*/, '')} ` : ''}--help.`
+  const help = `See showrunner ${command ? `${command.words.replace(/ [<[].*/, '')} ` : ''}--help.`
   const unknown = /^Unknown arguments?: (.*)$/.exec(message)?.[1]?.split(', ')
   if (unknown) {
     const known = ['help', ...Object.keys(command?.options ?? {})].map((name) => `--${name}`)

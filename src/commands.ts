@@ -34,7 +34,7 @@ export class UsageError extends Error {}
 
 const config = (path?: string): Options => ({
   type: 'string',
-  describe: 'YAML file with the configuration of the run',
+  describe: 'YAML file with the configuration of the run, or the name of a preset',
   requiresArg: true,
   ...(path ? { default: path } : { demandOption: true }),
 })
@@ -143,7 +143,7 @@ export const commands: Command[] = [
     },
   },
   {
-    words: 'ground',
+    words: 'ground [config]',
     about: 'Ask the grounding agent once per question, into the file agents.groundingCache',
     options: { config: config(), set },
     examples: [
@@ -156,7 +156,7 @@ export const commands: Command[] = [
       withConfig(options, async (run) => (await import('./ground.ts')).groundQuestions(run, progress, signal)),
   },
   {
-    words: 'rollout',
+    words: 'rollout [config]',
     about: 'Generate and score trajectories, without training',
     options: { config: config(), set, resume },
     examples: [['$0 rollout --config configs/longtvqa-plus.yaml --resume', 'Go on with what is not stored yet']],
@@ -166,7 +166,7 @@ export const commands: Command[] = [
       ),
   },
   {
-    words: 'train',
+    words: 'train [config]',
     about: 'Train a master by GRPO',
     options: { config: config(), set, resume },
     examples: [
@@ -245,7 +245,7 @@ export const commands: Command[] = [
     },
   },
   {
-    words: 'compare',
+    words: 'compare [config]',
     about: 'Compare budgets, settings and masters on the same questions: accuracy against cost, with intervals',
     options: {
       config: config(),
@@ -272,6 +272,7 @@ export const commands: Command[] = [
         '$0 compare --config configs/quickstart.yaml --policy checkpoints/quickstart/step-000250 --policy oracle --set name=curve',
         'The budget curve of a trained master below the ceiling that its agents allow',
       ],
+      ['$0 compare configs/experiments/windows.yaml', 'A table of the LongVideoAgent paper: 1, 2 and 3 clips in view'],
       [
         '$0 compare --config configs/mine.yaml --vary maxTurns=2,5,10 --vary window=1,3 --baseline maxTurns=2',
         'Six settings, each held against two turns with the same window',

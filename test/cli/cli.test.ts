@@ -53,7 +53,7 @@ describe('--help', () => {
     expect(out).toContain('Examples:')
   })
 
-  test.each(commands.map(({ words }) => words.replace(/ <.*/, '')))(
+  test.each(commands.map(({ words }) => words.replace(/ [<[].*/, '')))(
     '%s --help has options and an example',
     async (words) => {
       const { code, out } = await run(`${words} --help`)
