@@ -48,8 +48,7 @@ export async function openOnnxDevice(options: OnnxOptions): Promise<Device> {
     const session = sessions.get(request.session)
     if (session === undefined) throw new Error(`No session named ${request.session}`)
     const feeds: Record<string, ort.Tensor> = {}
-    for (const [input, name] of Object.entries(session.bind)) feeds[input] = residentTensor(name)
-    for (const [input, name] of Object.entries(request.bind ?? {})) feeds[input] = residentTensor(name)
+    for (const [input, name] of Object.entries({ ...session.bind, ...request.bind })) feeds[input] = residentTensor(name)
     for (const [input, tensor] of Object.entries(request.feeds ?? {})) feeds[input] = toOrt(tensor)
     const fetches: Record<string, ort.Tensor | null> = {}
     for (const output of request.fetch ?? []) fetches[output] = null

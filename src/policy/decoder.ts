@@ -18,7 +18,7 @@ import type { RunInputs, RunRow } from './runs.ts'
 import { prefillInputs, stepInputs } from './runs.ts'
 import type { DrawnToken, DrawSettings, NoToken } from './sampling.ts'
 import { drawChanged, drawWhole, isWhole, logprobsOf, tell } from './sampling.ts'
-import { bindWeights } from './weights.ts'
+import { bindTrained, bindWeights } from './weights.ts'
 
 export interface DecoderOptions {
   /** Conversations sampled at the same time; others wait. */
@@ -44,7 +44,7 @@ export interface DecodeRequest extends DrawSettings {
   tellPrompt?: number
   /** Called with each sampled token as soon as it is there. */
   onToken?(token: SampledToken): void
-  /** The set of weights (see `residentName`); `policy` when absent. */
+  /** The set that the trained weights are from (see `residentName`); `policy`, the decoder's own, when absent. */
   weights?: string
   session?: string
   signal?: AbortSignal
@@ -134,7 +134,13 @@ interface Row extends Held {
 
 let opened = 0
 
-export async function openDecoder(device: Device, config: DecoderConfig, options: DecoderOptions): Promise<Decoder> {
+/** @param ownWeights names on the device of the weights that requests without `weights` are for (see `bindWeights`). */
+export async function openDecoder(
+  device: Device,
+  config: DecoderConfig,
+  options: DecoderOptions,
+  ownWeights: Readonly<Record<string, string>> = bindWeights(config, 'policy'),
+): Promise<Decoder> {
   opened += 1
   const name = `decoder${opened}`
   const cache = new KeyValueCache(device, config, name, Math.ceil(options.cacheTokens / PAGE_SIZE), failAll)
@@ -154,7 +160,7 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
 
   const stepSession = `${name}/step`
   const prefillSession = `${name}/prefill`
-  const bind = { ...bindWeights(config, 'policy'), ...cache.bind() }
+  const bind = { ...ownWeights, ...cache.bind() }
   await device.createSession(stepSession, stepProgram(config).build(), bind)
   await device.createSession(prefillSession, prefillProgram(config).build(), bind)
   await cache.open()
@@ -396,7 +402,7 @@ export async function openDecoder(device: Device, config: DecoderConfig, options
     device
       .run({
         session: isStep ? stepSession : prefillSession,
-        ...(weights === 'policy' ? {} : { bind: bindWeights(config, weights) }),
+        ...(weights === 'policy' ? {} : { bind: bindTrained(config, weights) }),
         feeds: inputs.feeds,
         fetch: needsLogits ? ['logits', 'probabilities'] : ['probabilities'],
         scatter: cache.scatter(inputs.targets),

@@ -1,7 +1,8 @@
 /**
  * The policy that is trained: a decoder on the engine's device, perhaps with an adapter, and its tokenizer. Sampling reads the very weights that a
  * trainer on the same device changes; after each change `bumpVersion` must be called.
- * Reads no files (a loaded checkpoint is given to it) and does not train.
+ * Further versions and adapters can be sampled from beside it, on the same device. Reads no files (a loaded checkpoint is given to it) and
+ * does not train.
  */
 
 import type { Device } from '../engine/device.ts'
@@ -11,6 +12,7 @@ import type { Failure, FailureKind, GenerateRequest, Generation, Policy, Result,
 import type { Adaptable } from './adapter.ts'
 import { adaptedConfig, trainedOf } from './adapter.ts'
 import type { DecoderConfig } from './architecture.ts'
+import { trainedWeights } from './architecture.ts'
 import type { Decoder } from './decoder.ts'
 import { openDecoder } from './decoder.ts'
 import type { CheckpointPolicyOptions } from './options.ts'
@@ -19,7 +21,7 @@ import type { StopCheck } from './stopping.ts'
 import { stopCheck } from './stopping.ts'
 import type { TextTokenizer, TokenizerSource } from './tokenizer.ts'
 import { openTokenizer } from './tokenizer.ts'
-import { uploadWeights } from './weights.ts'
+import { bindTrained, bindWeights, uploadWeights } from './weights.ts'
 
 /** What a policy is made of; a loaded `Checkpoint` is one. */
 export type PolicySource = TokenizerSource & Adaptable
@@ -63,6 +65,17 @@ export async function openPolicy(
   }
 }
 
+/** Where a policy's weights are, and what of it is its own. */
+interface Place {
+  /** The set on the device that its trained weights are in. */
+  weights: string
+  /** What the decoder calls that set. */
+  set: string
+  owns: 'device' | 'decoder' | 'weights'
+}
+
+let shared = 0
+
 export class EmbeddedPolicy implements Policy {
   readonly name: string
   readonly contextLength: number
@@ -77,7 +90,8 @@ export class EmbeddedPolicy implements Policy {
     readonly config: DecoderConfig,
     readonly tokenizer: TextTokenizer,
     private readonly decoder: Decoder,
-    settings: EmbeddedPolicySettings,
+    private readonly settings: EmbeddedPolicySettings,
+    private readonly place: Place = { weights: 'policy', set: 'policy', owns: 'device' },
   ) {
     this.name = settings.name
     this.step = settings.step ?? 0
@@ -91,7 +105,61 @@ export class EmbeddedPolicy implements Policy {
   /** The weights on the device are now those of this training step. Drops all kept caches, which the old weights made. */
   bumpVersion(step: number): void {
     this.step = step
-    this.decoder.dropCaches()
+    this.decoder.dropCaches(this.place.set)
+  }
+
+  /**
+   * The same model with other weights, as another policy on the same device: both are sampled from side by side, and the frozen weights
+   * under an adapter are shared. Must be closed before the policy that owns the device. Fails when it is not the same model.
+   */
+  withWeights(source: PolicySource, settings: { name: string; step: number }): Promise<Result<EmbeddedPolicy>> {
+    return this.share(source, settings, async (weights) => {
+      const config = { ...adaptedConfig(source), matrixType: this.config.matrixType }
+      if (JSON.stringify(config) !== JSON.stringify(this.config))
+        throw new Error(
+          'config.json or adapter_config.json differs from that of the model in use; start another server',
+        )
+      return { config, decoder: this.decoder, place: { weights, set: weights, owns: 'weights' } }
+    })
+  }
+
+  /**
+   * This policy's model with an adapter on it, as another policy on the same device. Its base weights are this policy's, which must not
+   * change or be dropped before it is closed. Fails when the adapter does not fit.
+   */
+  withAdapter(source: PolicySource, settings: { name: string; step: number }): Promise<Result<EmbeddedPolicy>> {
+    return this.share(source, settings, async (weights) => {
+      const config = { ...adaptedConfig(source), matrixType: this.config.matrixType }
+      if (this.config.lora !== null) throw new Error('the model in use has an adapter already; expected one without')
+      if (JSON.stringify({ ...config, lora: null }) !== JSON.stringify(this.config))
+        throw new Error('the adapter is given with another base than the model in use')
+      const own = { ...bindWeights(this.config, this.place.weights), ...bindTrained(config, weights) }
+      const decoder = await openDecoder(this.device, config, this.settings, own)
+      return { config, decoder, place: { weights, set: 'policy', owns: 'decoder' } }
+    })
+  }
+
+  private async share(
+    source: PolicySource,
+    { name, step }: { name: string; step: number },
+    open: (weights: string) => Promise<{ config: DecoderConfig; decoder: Decoder; place: Place }>,
+  ): Promise<Result<EmbeddedPolicy>> {
+    shared += 1
+    const weights = `shared${shared}`
+    const settings = { ...this.settings, name, step }
+    let policy: EmbeddedPolicy | null = null
+    try {
+      const { config, decoder, place } = await open(weights)
+      policy = new EmbeddedPolicy(this.device, config, this.tokenizer, decoder, settings, place)
+      await uploadWeights(this.device, config, trainedOf(source), weights, 'float32', trainedWeights(config))
+      return { ok: true, value: policy }
+    } catch (error) {
+      await policy?.close()
+      return {
+        ok: false,
+        failure: { boundary: 'policy', kind: 'bad_file', message: `${name}: ${(error as Error).message}` },
+      }
+    }
   }
 
   async generate(request: GenerateRequest): Promise<Result<Generation>> {
@@ -132,6 +200,7 @@ export class EmbeddedPolicy implements Policy {
       tellSampled: request.tellSampled,
       tellPrompt: request.tellPrompt,
       onToken: request.onToken,
+      weights: this.place.set,
       session: request.session,
       signal: request.signal,
     })
@@ -187,10 +256,21 @@ export class EmbeddedPolicy implements Policy {
     return this.decoder.statistics()
   }
 
-  /** Closes the device too: a trainer on it must be closed before. */
+  /**
+   * Frees the weights when everything that was asked of them has ended; the device, with policies that share it, stays. Nothing may be
+   * asked of this policy any more.
+   */
+  async dropWeights(): Promise<void> {
+    await this.decoder.retire(this.place.set)
+    await this.device.remove(Object.values(bindTrained(this.config, this.place.weights)))
+  }
+
+  /** Closes the device too, unless it is another policy's: a trainer on it must be closed before. */
   async close(): Promise<void> {
-    await this.decoder.close()
-    await this.device.close()
+    const { owns } = this.place
+    if (owns !== 'device') await this.dropWeights()
+    if (owns !== 'weights') await this.decoder.close()
+    if (owns === 'device') await this.device.close()
   }
 
   private stopCheck(stop: readonly string[]): StopCheck {

@@ -30,6 +30,11 @@ export function bindWeights(config: DecoderConfig, set: WeightSet): Record<strin
   return Object.fromEntries([...weightShapes(config).keys()].map((name) => [name, residentName(set, name)]))
 }
 
+/** The same for the weights that training changes: what differs between the versions of one policy. */
+export function bindTrained(config: DecoderConfig, set: WeightSet): Record<string, string> {
+  return Object.fromEntries(trainedWeights(config).map((name) => [name, residentName(set, name)]))
+}
+
 /** Declares all weights as inputs of a program, by Hugging Face name. */
 export function weightInputs(program: ProgramBuilder, config: DecoderConfig): Map<string, ProgramValue> {
   return new Map(

@@ -45,8 +45,7 @@ export class ModelRegistry {
 
   /** Throws when the name is taken. */
   add(model: ServedModel): void {
-    if (this.entries.has(model.name) || this.aliases.has(model.name))
-      throw new Error(`a model named ${model.name} is served already`)
+    if (this.has(model.name)) throw new Error(`a model named ${model.name} is served already`)
     let freed: Entry['freed'] = () => {}
     const whenFreed = new Promise<void>((resolve) => {
       freed = resolve
@@ -66,7 +65,7 @@ export class ModelRegistry {
   }
 
   has(name: string): boolean {
-    return this.entries.has(name)
+    return this.entries.has(name) || this.aliases.has(name)
   }
 
   /** The model behind a name or alias, kept until `done`. Throws 404. */

@@ -1,21 +1,13 @@
-/**
- * Serves a checkpoint folder: opens its policy, listens, takes over newer weights and adapters, and closes all when asked to. Weights are
- * named `policy@step`, which never changes its meaning; the alias `policy` is whatever is newest (spec/pitfalls.md, row 18).
- */
-import { stat } from 'node:fs/promises'
-import { basename, dirname, join, resolve } from 'node:path'
+/** Serves a checkpoint folder: opens its policy, listens, takes over newer weights and adapters, and closes all when asked to. */
+import { basename, dirname, resolve } from 'node:path'
 import { type Checkpoint, latestCheckpoint, loadCheckpoint } from '../checkpoint/checkpoint.ts'
-import { openPolicy } from '../policy/embedded.ts'
-import { policyOptions } from '../policy/options.ts'
 import type { Failure, Result } from '../types.ts'
 import { openCapture } from './capture.ts'
 import { type Keys, readKeys } from './keys.ts'
-import { ModelRegistry, type ServedModel } from './models.ts'
 import { isLoopback, type ServeOptions } from './options.ts'
 import { createServer } from './server.ts'
+import { type EngineSettings, type Release, ServedVersions } from './versions.ts'
 import { type Watch, watchCheckpoints } from './watch.ts'
-
-export type EngineSettings = Parameters<typeof openPolicy>[1]
 
 export interface ServeSettings {
   /** What clients call the policy; by default the run's name for a step of a run, else the folder's. */
@@ -52,44 +44,34 @@ export async function startServer(
   const alias = name ?? nameOf(folder)
   const loaded = await loadCheckpoint(folder)
   if (!loaded.ok) return loaded
-  const first = await openModel(alias, stepOf(folder), loaded.value, folder, engine, options)
-  if (!first.ok) return first
+  const release = { step: stepOf(folder), checkpoint: loaded.value, root: folder }
+  const opened = await ServedVersions.open(alias, release, engine, options)
+  if (!opened.ok) return opened
+  const versions = opened.value
   const captured = await openCapture(options)
   if (!captured.ok) {
-    await first.value.release?.()
+    await versions.close()
     return captured
   }
 
-  const models = new ModelRegistry()
-  models.publish(alias, first.value, options.keepVersions)
-  const adapters = new Map<string, number>()
   const server = createServer(options, {
-    models,
+    models: versions.models,
     keys: keys.value,
     ...(captured.value ? { capture: captured.value.capture } : {}),
     log,
-    /** A name that is used again after its adapter was unloaded gets another version, and shares no cache with the old one. */
-    async loadAdapter(adapter, adapterFolder) {
-      const files = await loadCheckpoint(folder, adapterFolder)
-      if (!files.ok) return files
-      const uses = adapters.get(adapter) ?? 0
-      adapters.set(adapter, uses + 1)
-      const opened = await openModel(adapter, uses, files.value, adapterFolder, engine, options)
-      return opened.ok ? { ok: true, value: { ...opened.value, name: adapter, parent: alias } } : opened
-    },
+    loadAdapter: (adapter, path) => versions.loadAdapter(adapter, path),
   })
-  const publish = async (step: number, checkpoint: Checkpoint, root: string | null): Promise<Result<void>> => {
-    const opened = await openModel(alias, step, checkpoint, root, engine, options)
-    if (!opened.ok) return opened
-    models.publish(alias, opened.value, options.keepVersions)
+  const publish = async (release: Release): Promise<Result<void>> => {
+    const published = await versions.publish(release)
+    if (!published.ok) return published
     server.metrics.swaps.inc()
-    log(`${alias} is now ${opened.value.name}`)
-    return { ok: true, value: undefined }
+    log(`${alias} is now ${alias}@${release.step}`)
+    return published
   }
   const closeAll = async (watch: Watch | null) => {
     await watch?.stop()
     await server.close()
-    await models.close()
+    await versions.close()
     await captured.value?.close()
   }
   try {
@@ -99,7 +81,7 @@ export async function startServer(
       options.watchSeconds === null
         ? null
         : watchCheckpoints(directory, newest?.step ?? -1, options.watchSeconds, {
-            take: (step, path, checkpoint) => publish(step, checkpoint, path),
+            take: (step, root, checkpoint) => publish({ step, checkpoint, root }),
             log,
           })
     return {
@@ -107,7 +89,7 @@ export async function startServer(
       value: {
         url,
         model: alias,
-        publish: (step, checkpoint) => publish(step, checkpoint, null),
+        publish: (step, checkpoint) => publish({ step, checkpoint, root: null }),
         close: () => closeAll(watch),
       },
     }
@@ -115,48 +97,6 @@ export async function startServer(
     await closeAll(null)
     return { ok: false, failure: listenFailure(error as NodeJS.ErrnoException, options) }
   }
-}
-
-/** Opens weights as a model named `alias@step`. */
-async function openModel(
-  alias: string,
-  step: number,
-  checkpoint: Checkpoint,
-  root: string | null,
-  engine: EngineSettings,
-  { concurrency }: Pick<ServeOptions, 'concurrency'>,
-): Promise<Result<ServedModel>> {
-  const options = policyOptions.parse({ type: 'checkpoint', path: root ?? '.', rows: concurrency })
-  if (options.type !== 'checkpoint') throw new Error('a checkpoint became an endpoint')
-  const policy = await openPolicy(checkpoint, engine, { ...options, name: alias, step })
-  if (!policy.ok) return policy
-  return {
-    ok: true,
-    value: {
-      name: `${alias}@${step}`,
-      policy: policy.value,
-      created: root === null ? new Date() : await modified(root),
-      root,
-      parent: null,
-      stopStrings: stopStrings(checkpoint),
-      release: () => policy.value.close(),
-    },
-  }
-}
-
-async function modified(root: string): Promise<Date> {
-  for (const file of ['adapter_config.json', 'config.json']) {
-    const found = await stat(join(root, file)).catch(() => null)
-    if (found !== null) return found.mtime
-  }
-  return new Date()
-}
-
-/** `stop_strings` of generation_config.json, as transformers reads it. */
-function stopStrings({ generationConfig }: Pick<Checkpoint, 'generationConfig'>): string[] {
-  return [generationConfig?.stop_strings]
-    .flat()
-    .filter((stop): stop is string => typeof stop === 'string' && stop !== '')
 }
 
 export function warnStrangers({ host, apiKeyVariable }: ServeOptions, keys: Keys, log: (line: string) => void): void {
