@@ -5,7 +5,8 @@
  * The server runs in a process of its own and the clients in this one, on one core each (`taskset`, where there is one), so that clients do
  * not eat the server's time. In that server process, in turn and on the same policy: `engine` calls `generate` with no HTTP between, `whole`
  * are answers to `/v1/completions` with ids and log-probabilities as trainers ask for them, `streamed` are the same with a chunk for each
- * token. A round has so many requests for each client, one after another; prompts of 64 ids and 64 tokens to write, whatever is sampled.
+ * token. A round has so many requests for each client, one after another, with prompts of 64 ids and 32 to 96 tokens to write, whatever is
+ * sampled; the lengths are the same in all three.
  * `share` is the speed against the engine's in the same round; `cpuShare` is the engine's processor time for a token against the server's,
  * which what else runs on the machine changes little. Times to the first token are the client's.
  */
@@ -31,7 +32,7 @@ const SIZES: Record<string, { hidden: number; layers: number; vocabulary: number
   L: { hidden: 256, layers: 6, vocabulary: 331 },
 }
 const PROMPT = 64
-const ANSWER = 64
+const ANSWER = [32, 96] as const
 
 const { values: words, positionals } = parseArgs({
   allowPositionals: true,
@@ -45,11 +46,25 @@ const { values: words, positionals } = parseArgs({
 const [size = 'M', role = 'clients'] = positionals
 const shape = SIZES[size]
 if (shape === undefined) throw new Error(`Unknown size ${size}; there are ${Object.keys(SIZES).join(', ')}`)
-const random = seedrandom(`bench/serve/${process.pid}`)
-const newPrompt = () => Array.from({ length: PROMPT }, () => Math.floor(random() * 300))
-const sampling = { temperature: 1, maxTokens: ANSWER, stop: [], ignoreEnd: true }
+
+/** What is measured: a round of so many clients. */
+interface Round {
+  clients: number
+  /** Requests of each client. */
+  requests: number
+  /** Rounds of the same seed have the same lengths. */
+  seed: number
+  /** No prompt comes twice, since the server would know it. */
+  prompts: string
+}
+
+interface Request {
+  prompt: number[]
+  tokens: number
+}
 
 interface Measured {
+  tokens: number
   seconds: number
   /** Processor time of the server's process, all its threads. */
   cpuSeconds: number
@@ -57,23 +72,33 @@ interface Measured {
   firstTokens: number[]
 }
 
-/** So many clients, each with so many requests one after another. */
+/** `ask` returns the seconds to the first token. */
 async function measure(
-  clients: number,
-  requests: number,
+  { clients, requests, seed, prompts }: Round,
   cpuSeconds: () => Promise<number>,
-  ask: () => Promise<number>,
+  ask: (request: Request) => Promise<number>,
 ): Promise<Measured> {
+  const firstTokens: number[] = []
+  const [length, id] = [seedrandom(`lengths/${seed}`), seedrandom(`${prompts}/${seed}`)]
+  const asked = Array.from({ length: clients }, () =>
+    Array.from(
+      { length: requests },
+      (): Request => ({
+        prompt: Array.from({ length: PROMPT }, () => Math.floor(id() * 300)),
+        tokens: ANSWER[0] + Math.floor(length() * (ANSWER[1] - ANSWER[0] + 1)),
+      }),
+    ),
+  )
+  const tokens = asked.flat().reduce((sum, request) => sum + request.tokens, 0)
   const cpu = await cpuSeconds()
   const began = performance.now()
-  const firstTokens: number[] = []
   await Promise.all(
-    Array.from({ length: clients }, async () => {
-      for (let n = 0; n < requests; n++) firstTokens.push(await ask())
+    asked.map(async (own) => {
+      for (const request of own) firstTokens.push(await ask(request))
     }),
   )
   const seconds = (performance.now() - began) / 1000
-  return { seconds, cpuSeconds: (await cpuSeconds()) - cpu, firstTokens }
+  return { tokens, seconds, cpuSeconds: (await cpuSeconds()) - cpu, firstTokens }
 }
 
 if (role === 'server') await serve(shape)
@@ -117,7 +142,8 @@ async function serve({ hidden, layers, vocabulary }: { hidden: number; layers: n
   const models = new ModelRegistry()
   models.add({ name: 'bench', policy, created: new Date(), root: null, parent: null, stopStrings: [] })
   const server = createServer(serveOptions.parse({}), { models, keys: keysOf([]) })
-  const generate = () => {
+  const generate = ({ prompt, tokens }: Request) => {
+    const sampling = { temperature: 1, maxTokens: tokens, stop: [], ignoreEnd: true }
     const began = performance.now()
     return new Promise<number>((resolve, reject) => {
       let first = 0
@@ -125,7 +151,7 @@ async function serve({ hidden, layers, vocabulary }: { hidden: number; layers: n
         first ||= performance.now() - began
       }
       policy
-        .generate({ messages: [], promptIds: newPrompt(), sampling, seed: String(random()), onToken })
+        .generate({ messages: [], promptIds: prompt, sampling, seed: prompt.join(), onToken })
         .then((result) => (result.ok ? resolve(first / 1000) : reject(new Error(result.failure.message))), reject)
     })
   }
@@ -133,8 +159,8 @@ async function serve({ hidden, layers, vocabulary }: { hidden: number; layers: n
     const { user, system } = process.cpuUsage()
     return (user + system) / 1e6
   }
-  process.on('message', async (asked: { clients: number; requests: number } | 'cpu') => {
-    const told = asked === 'cpu' ? cpuSeconds() : measure(asked.clients, asked.requests, cpuSeconds, generate)
+  process.on('message', async (asked: Round | 'cpu') => {
+    const told = asked === 'cpu' ? cpuSeconds() : measure(asked, cpuSeconds, generate)
     process.send?.(await told)
   })
   process.on('disconnect', async () => {
@@ -153,31 +179,34 @@ async function runClients() {
   const child = spawn(command[0]!, command.slice(1), { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   const url = (await nextMessage(child)) as string
   const agent = new Agent({ keepAlive: true, maxSockets: Number.POSITIVE_INFINITY })
-  const engine = async (clients: number, requests: number) => {
-    child.send({ clients, requests })
+  const engine = async (round: Round) => {
+    child.send(round)
     return (await nextMessage(child)) as Measured
   }
   const cpuSeconds = async () => {
     child.send('cpu')
     return (await nextMessage(child)) as number
   }
-  const http = (stream: boolean) => (clients: number, requests: number) =>
-    measure(clients, requests, cpuSeconds, () => complete(url, agent, stream))
+  const http = (stream: boolean) => (round: Round) =>
+    measure(round, cpuSeconds, (request) => complete(url, agent, request, stream))
   const kinds = { engine, whole: http(false), streamed: http(true) }
 
   for (const clients of words.clients.split(',').map(Number)) {
+    const kindNames = ['engine', 'whole', 'streamed'] as const
+    let seed = 0
+    const round = (name: (typeof kindNames)[number], requests: number) =>
+      kinds[name]({ clients, requests, seed, prompts: `${clients}/${name}` })
     // the engine's caches, the JIT and the connections; and how many requests fill the time
-    for (const kind of Object.values(kinds)) await kind(clients, 2)
-    const { seconds } = await engine(clients, 2)
+    for (const name of kindNames) await round(name, 2)
+    seed = 1
+    const { seconds } = await round('engine', 2)
     const requests = Math.max(1, Math.round((2 * Number(words.seconds)) / seconds))
-    const tokens = clients * requests * ANSWER
     const measured: Record<keyof typeof kinds, Measured[]> = { engine: [], whole: [], streamed: [] }
-    for (let round = 0; round < Number(words.rounds); round++)
-      for (const name of ['engine', 'whole', 'streamed'] as const)
-        measured[name].push(await kinds[name](clients, requests))
+    for (seed = 2; seed < Number(words.rounds) + 2; seed++)
+      for (const name of kindNames) measured[name].push(await round(name, requests))
     const against = (name: 'whole' | 'streamed', cost: 'seconds' | 'cpuSeconds') =>
       spread(
-        measured[name].map((one, round) => measured.engine[round]![cost] / one[cost]),
+        measured[name].map((one, at) => measured.engine[at]![cost] / one[cost]),
         3,
       )
     const firstTokens = (name: keyof typeof kinds) => percentiles(measured[name].flatMap((one) => one.firstTokens))
@@ -190,7 +219,7 @@ async function runClients() {
       requests: clients * requests,
       tokensPerSecond: mapped(measured, (rounds) =>
         spread(
-          rounds.map(({ seconds }) => tokens / seconds),
+          rounds.map(({ tokens, seconds }) => tokens / seconds),
           0,
         ),
       ),
@@ -215,11 +244,11 @@ function nextMessage(child: ChildProcess): Promise<unknown> {
 }
 
 /** One request; seconds to the first token where it is streamed, else to the answer. */
-function complete(url: string, agent: Agent, stream: boolean): Promise<number> {
+function complete(url: string, agent: Agent, { prompt, tokens }: Request, stream: boolean): Promise<number> {
   const body = JSON.stringify({
     model: 'bench',
-    prompt: newPrompt(),
-    max_tokens: ANSWER,
+    prompt,
+    max_tokens: tokens,
     temperature: 1,
     ignore_eos: true,
     ...(stream ? { stream: true } : { logprobs: 0, return_token_ids: true }),
@@ -242,7 +271,7 @@ function complete(url: string, agent: Agent, stream: boolean): Promise<number> {
         response.on('end', () => {
           const whole = stream
             ? text.endsWith('data: [DONE]\n\n')
-            : JSON.parse(text).choices[0].token_ids.length === ANSWER
+            : JSON.parse(text).choices[0].token_ids.length === tokens
           if (response.statusCode !== 200 || !whole) return reject(new Error(`${response.statusCode}: ${text}`))
           resolve((stream ? first : performance.now() - began) / 1000)
         })

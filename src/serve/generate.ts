@@ -152,7 +152,8 @@ async function sampleOne(
       sampling: samplingOf(request, prompt.ids, policy, constraint),
       seed,
       ...(session === null ? {} : { session }),
-      ...(request.logprobs === null ? {} : { tellSampled: request.logprobs }),
+      // without alternatives nothing but the log-probability is told, which every generation has
+      ...(request.logprobs ? { tellSampled: request.logprobs } : {}),
       ...(request.promptLogprobs === null ? {} : { tellPrompt: request.promptLogprobs }),
       ...(onToken ? { onToken: (token: ComingToken) => onToken(index, token) } : {}),
       signal,
