@@ -55,13 +55,12 @@ export const runConfig = z
       .object({
         steps: count.default(100).describe('Policy updates on fresh rollouts.'),
         tasksPerStep: count.default(16).describe('Tasks per step, each with a group of trajectories.'),
-        saveEvery: count.default(10).describe('Steps between checkpoints.'),
-        ratiosEvery: count
-          .nullable()
-          .default(20)
+        mostBatches: count
+          .default(1)
           .describe(
-            'Steps between records of how far an update moved each sampled token, for the viewer: one forward pass more. null: never.',
+            'Batches that a step may roll out to make up for groups of equal rewards, which grpo.zeroVariance drop leaves out (dynamic sampling of DAPO).',
           ),
+        saveEvery: count.default(10).describe('Steps between checkpoints.'),
         ratiosEvery: count
           .nullable()
           .default(20)
@@ -119,6 +118,15 @@ export const runConfig = z
       .describe('What tokens and pictures of each role cost, for reports; changing it changes no rollout.'),
   })
   .strict()
+  .superRefine(({ grpo, training }, context) => {
+    if (training.mostBatches > 1 && grpo.zeroVariance === 'keep')
+      context.addIssue({
+        code: 'custom',
+        path: ['training', 'mostBatches'],
+        message: 'makes up for groups that are dropped: set grpo.zeroVariance to drop',
+        input: training.mostBatches,
+      })
+  })
 
 export type RunConfig = z.output<typeof runConfig>
 

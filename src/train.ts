@@ -15,7 +15,6 @@ import {
 } from './checkpoint/checkpoint.ts'
 import { configHash, type RunConfig } from './config.ts'
 import { openCurves } from './curves.ts'
-import { Dice } from './dataset/miniature/story.ts'
 import type { EngineInUse } from './engine/protocol.ts'
 import { scoredGroupAdvantages } from './grpo/advantage.ts'
 import { openTrainer } from './grpo/deviceTrainer.ts'
@@ -35,10 +34,11 @@ import { rewardWarnings, scoreGroup } from './reward/index.ts'
 import { rollout } from './rollout/index.ts'
 import { answerable } from './rollouts.ts'
 import { recordConfig, recordEngine } from './runFolder.ts'
+import { batch, furtherBatch } from './stepBatches.ts'
 import { describeRollouts, describeUpdate, type StepRecord } from './stepRecord.ts'
 import { answerKeyOf, writeAnswerKey } from './trajectory/answerKey.ts'
 import { openStore } from './trajectory/store.ts'
-import type { Failure, Result, Task } from './types.ts'
+import type { Failure, Result, ScoredGroup } from './types.ts'
 import { openValidation, type ValidationRecord } from './validation.ts'
 
 export interface TrainReport {
@@ -179,16 +179,23 @@ async function trainRun(
     progress.tick(state.step)
     for (let step = state.step; step < config.training.steps; step++) {
       const rolloutStarted = performance.now()
-      const groups = await rollout(batch(tasks, config, step), {
-        system: run.system,
-        policy,
-        agents: run.agents,
-        options: config.rollout,
-        step,
-        runSeed: config.seed,
-        signal,
-      })
-      if (signal.aborted) return cancelled(config, checkpoints, state.step)
+      const scored: ScoredGroup[] = []
+      let next = batch(tasks, config, step)
+      for (let batches = 1; next.length > 0; batches++) {
+        const groups = await rollout(next, {
+          system: run.system,
+          policy,
+          agents: run.agents,
+          options: config.rollout,
+          step,
+          runSeed: config.seed,
+          signal,
+        })
+        if (signal.aborted) return cancelled(config, checkpoints, state.step)
+        for (const group of groups) tell(group)
+        scored.push(...groups.map((group) => scoreGroup(group, goldFor(run.dataset, group.task), config.reward)))
+        next = furtherBatch(tasks, config, step, batches, scored)
+      }
       // greedy rollouts record the log-probabilities of temperature 1
       const temperature = config.rollout.temperature || 1
       const stopAt = async (error: unknown): Promise<{ ok: false; failure: Failure }> => {
@@ -201,8 +208,6 @@ async function trainRun(
       }
       const damaged = policy.takeNonFinite()
       if (damaged.length > 0) return stopAt(samplerNonFinite(damaged, temperature))
-      for (const group of groups) tell(group)
-      const scored = groups.map((group) => scoreGroup(group, goldFor(run.dataset, group.task), config.reward))
       const values =
         config.grpo.advantageBaseline === 'value' ? await trajectoryValues(trainer, scored, config.grpo) : null
       const advantages = scoredGroupAdvantages(scored, config.grpo, values)
@@ -299,16 +304,6 @@ async function keep(checkpoints: string, best: number | null, newest: number | n
   const linked = best === null ? null : await linkBest(checkpoints, best)
   if (linked !== null && !linked.ok) return linked
   return newest === null ? { ok: true, value: null } : pruneCheckpoints(checkpoints, newest)
-}
-
-/** The tasks of a step: the data set is shuffled anew for each pass, by seed, and cut into whole batches. */
-export function batch(tasks: readonly Task[], config: Pick<RunConfig, 'seed' | 'training'>, step: number): Task[] {
-  const size = config.training.tasksPerStep
-  const perPass = Math.floor(tasks.length / size)
-  const pass = Math.floor(step / perPass)
-  const order = new Dice(`batches/${config.seed}/${pass}`).shuffle(tasks)
-  const first = (step % perPass) * size
-  return order.slice(first, first + size)
 }
 
 /** Where training begins: the base checkpoint, or the newest whole checkpoint of the run. */
