@@ -66,6 +66,8 @@ const huggingFaceConfig = z.object({
   rope_theta: z.number().positive().default(10_000),
   rope_parameters: ropeKeys.nullish(),
   rope_scaling: ropeKeys.nullish(),
+  /** Older than the key of this name in `rope_parameters`. */
+  partial_rotary_factor: z.number().nullish(),
   attention_bias: z.boolean().default(false),
   mlp_bias: z.boolean().default(false),
   tie_word_embeddings: z.boolean().default(false),
@@ -133,7 +135,10 @@ function refuseOtherModels(config: HuggingFaceConfig): void {
     if (config[key]) refuse(key, config[key], 'dense layers, without experts')
   const other = layerTypes?.find((type) => type !== 'full_attention')
   if (other !== undefined) refuse('layer_types', other, 'full_attention in every layer')
-  const isWindowed = config.use_sliding_window && config.sliding_window != null
+  if (config.partial_rotary_factor != null && config.partial_rotary_factor !== 1)
+    refuse('partial_rotary_factor', config.partial_rotary_factor, '1')
+  // without the key, transformers takes a window of 4096
+  const isWindowed = config.use_sliding_window && config.sliding_window !== null
   if (layerTypes == null && isWindowed && (config.max_window_layers ?? 0) < config.num_hidden_layers)
     refuse('use_sliding_window', true, 'false')
 }

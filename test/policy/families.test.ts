@@ -167,6 +167,8 @@ describe('configurations', () => {
     [{ quantization_config: { quant_method: 'gptq' } }, /quantization_config is .*gptq/],
     [{ num_local_experts: 8 }, /num_local_experts is 8/],
     [{ use_sliding_window: true, sliding_window: 128, max_window_layers: 1 }, /use_sliding_window is true/],
+    [{ use_sliding_window: true, max_window_layers: 0 }, /use_sliding_window is true/],
+    [{ partial_rotary_factor: 0.5 }, /partial_rotary_factor is 0\.5; supported: 1/],
     [{ layer_types: ['full_attention', 'sliding_attention'] }, /layer_types is "sliding_attention"/],
     [{ rope_scaling: { type: 'yarn', factor: 4 } }, /rope_scaling\.rope_type is "yarn"; supported: default, llama3/],
     [{ rope_parameters: { rope_type: 'linear', factor: 2 } }, /rope_parameters\.rope_type is "linear"/],
