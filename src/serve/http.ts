@@ -2,6 +2,7 @@
  * What every HTTP server of this room has: limits, keys, errors in OpenAI's form, counted and logged requests, and an end that lets running
  * requests finish. Has no routes.
  */
+import { setMaxListeners } from 'node:events'
 import type { ServerResponse } from 'node:http'
 import fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { ApiError, describeError, errorBody } from './errors.ts'
@@ -35,6 +36,8 @@ export function createHttpServer({ options, keys, metrics, log }: HttpParts, onC
     forceCloseConnections: true,
   })
   const closing = new AbortController()
+  // each request listens
+  setMaxListeners(0, closing.signal)
   const active = new Set<ServerResponse>()
 
   server.addHook('onRequest', async (request, reply) => {

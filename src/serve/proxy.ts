@@ -6,6 +6,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { z } from 'zod'
 import type { ChatMessage, Result } from '../types.ts'
+import { abortFor } from './abort.ts'
 import { type Capture, openCapture, type Session } from './capture.ts'
 import type { CapturedAnswer } from './conversation.ts'
 import { ApiError } from './errors.ts'
@@ -290,7 +291,8 @@ async function ask(
     const value = request.headers[name]
     if (typeof value === 'string') headers[name] = value
   }
-  const signal = signalFor(reply, closing, target, options.deadlineSeconds)
+  const seconds = options.deadlineSeconds
+  const { signal } = abortFor(reply, closing, seconds, `${target} did not answer within ${seconds} s.`)
   try {
     const response = await fetch(urlFor(target, request.url), {
       method: request.method,
@@ -304,23 +306,6 @@ async function ask(
     const { cause, message } = error as Error & { cause?: { code?: string } }
     throw new ApiError(502, `${target} cannot be reached (${cause?.code ?? message}).`, { code: 'unreachable' })
   }
-}
-
-/** Aborted when the client goes away, the server stops waiting, or the time is over. */
-function signalFor(reply: FastifyReply, closing: AbortSignal, target: string, seconds: number): AbortSignal {
-  const abort = new AbortController()
-  const late = () =>
-    abort.abort(new ApiError(504, `${target} did not answer within ${seconds} s.`, { code: 'timeout' }))
-  const deadline = setTimeout(late, seconds * 1000)
-  const close = () => abort.abort(closing.reason)
-  closing.addEventListener('abort', close, { once: true })
-  // not AbortSignal.any: what listens to a signal that lives for long is then never freed
-  reply.raw.on('close', () => {
-    clearTimeout(deadline)
-    closing.removeEventListener('abort', close)
-    abort.abort(new ApiError(499, 'The client went away.'))
-  })
-  return abort.signal
 }
 
 /** `/v1/...` lies under the base URL; what else a server has (`/tokenize`, `/load_lora_adapter`) beside it. */
