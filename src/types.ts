@@ -249,6 +249,8 @@ export interface Policy {
   readonly tokenizer?: ChatTokenizer
   /** Longest prompt plus answer, in tokens; null when unknown. */
   readonly contextLength: number | null
+  /** Token ids are below it; absent when unknown. */
+  readonly vocabularySize?: number
   generate(request: GenerateRequest): Promise<Result<Generation>>
   /** Forgets the kept cache of a conversation. */
   endSession?(session: string): void

@@ -98,6 +98,10 @@ export class EmbeddedPolicy implements Policy {
     this.contextLength = Math.min(config.contextLength, settings.cacheTokens)
   }
 
+  get vocabularySize(): number {
+    return this.config.vocabularySize
+  }
+
   get version(): string {
     return `${this.name}@${this.step}`
   }

@@ -5,6 +5,7 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Policy } from '../types.ts'
+import { abortFor } from './abort.ts'
 import type { Capture, Session } from './capture.ts'
 import { ApiError, describeError } from './errors.ts'
 import {
@@ -15,6 +16,7 @@ import {
   type RenderedPrompt,
   renderPrompts,
 } from './generate.ts'
+import type { Keys } from './keys.ts'
 import type { Metrics } from './metrics.ts'
 import { type ModelRegistry, type ServedModel, versionOf } from './models.ts'
 import type { ServeOptions } from './options.ts'
@@ -42,6 +44,7 @@ export interface Shared {
   queue: FairQueue
   metrics: Metrics
   capture: Capture | null
+  keys: Keys
   /** Aborted when the server stops waiting for running requests. */
   closing: AbortSignal
   log(line: string): void
@@ -54,7 +57,7 @@ export async function answer(
   reply: FastifyReply,
   shared: Shared,
 ) {
-  const { options, models, queue, metrics } = shared
+  const { options, models, queue, metrics, closing } = shared
   const begun = performance.now()
   const lease = models.use(asked.model)
   const seconds = () => (performance.now() - begun) / 1000
@@ -79,15 +82,18 @@ export async function answer(
       request,
       tokenizer: policy.tokenizer,
     }
-    const abort = abortWith(reply, options.deadlineSeconds, metrics)
-    const signal = AbortSignal.any([abort.signal, shared.closing])
+    const abort = abortFor(reply, closing, options.deadlineSeconds, `Not done within ${options.deadlineSeconds} s.`)
+    const { signal } = abort
+    reply.raw.on('close', () => {
+      if (!reply.raw.writableEnded) metrics.left.inc()
+    })
     const version = versionOf(model)
     const streaming = request.stream ? new StreamedAnswer(head, reply, version, prompts) : null
     let hasToken = false
     const choices = generateChoices(request, prompts, {
       policy,
       queue,
-      client: clientOf(http, request),
+      client: clientOf(http, request, shared.keys),
       session: request.n === 1 && prompts.length === 1 ? sessionKey(http, model) : null,
       signal,
       onToken(index, token) {
@@ -193,24 +199,9 @@ function record(session: Session, request: ServeRequest, head: ResponseHead, all
   })
 }
 
-/** Aborted when the request takes too long, or its client goes away. */
-function abortWith(reply: FastifyReply, deadlineSeconds: number, metrics: Metrics): AbortController {
-  const abort = new AbortController()
-  const deadline = setTimeout(() => {
-    abort.abort(new ApiError(504, `Not done within ${deadlineSeconds} s.`, { code: 'timeout' }))
-  }, deadlineSeconds * 1000)
-  reply.raw.on('close', () => {
-    clearTimeout(deadline)
-    if (reply.raw.writableEnded) return
-    metrics.left.inc()
-    abort.abort(new ApiError(499, 'The client went away.'))
-  })
-  return abort
-}
-
-/** Who takes turns with whom: the API key, else the session, else the address. */
-function clientOf(http: FastifyRequest, { user }: ServeRequest): string {
-  return http.headers.authorization ?? user ?? sessionHeader(http) ?? http.ip
+/** Who takes turns with whom: keys where they are asked for, else what a client calls itself, else its address. */
+function clientOf(http: FastifyRequest, { user }: ServeRequest, { required }: Keys): string {
+  return (required ? http.headers.authorization : user) ?? http.ip
 }
 
 function sessionHeader(http: FastifyRequest): string | null {

@@ -28,6 +28,8 @@ export interface Choice {
   ids: readonly number[] | null
   logprobs: readonly number[] | null
   told: readonly ToldToken[] | null
+  /** What changed the distribution that was drawn from, and by how much at each token. */
+  cut: Generation['cut'] | null
   toldPrompt: readonly (ToldToken | null)[] | null
   version: string
   promptTokens: number
@@ -62,15 +64,24 @@ export function renderPrompts(request: ServeRequest, policy: Policy): RenderedPr
     ] as const
   ).find(([, asked]) => asked)
   if (!tokenizer && needsIds) throw refused(needsIds[0], `the policy ${policy.name} does not work in token ids`)
+  checkIds('logit_bias', [...request.logitBias.keys()], policy)
+  checkIds('stop_token_ids', request.stopIds, policy)
   return request.prompts.map((prompt) => {
     if (!tokenizer) {
       if (prompt.kind === 'messages') return { prompt, ids: null }
       throw refused('prompt', `the policy ${policy.name} takes messages only; use /v1/chat/completions`)
     }
     const ids = promptIds(prompt, policy)
+    if (prompt.kind === 'ids') checkIds('prompt', ids, policy)
     checkRoom(request, prompt, ids.length, policy)
     return { prompt, ids }
   })
+}
+
+function checkIds(param: string, ids: readonly number[], { name, vocabularySize }: Policy): void {
+  const unknown = ids.find((id) => vocabularySize !== undefined && id >= vocabularySize)
+  if (unknown !== undefined)
+    throw refused(param, `token id ${unknown}, expected 0 to ${(vocabularySize ?? 0) - 1}, which ${name} has`)
 }
 
 /** Ids of a prompt. Fails with 400 naming messages or tools when the chat template refuses them. */
@@ -92,14 +103,15 @@ export function checkRoom(
   request: ServeRequest,
   prompt: Prompt,
   length: number,
-  { name, contextLength }: Pick<Policy, 'name' | 'contextLength'>,
+  { contextLength }: Pick<Policy, 'contextLength'>,
 ): void {
   if (length === 0) throw refused(paramOf(prompt), 'has no tokens')
-  const wanted = request.maxTokens ?? 1
+  const wanted = request.maxTokens ?? Math.max(1, request.minTokens)
   if (contextLength === null || length + wanted <= contextLength) return
   throw new ApiError(
     400,
-    `The context length of ${name} is ${contextLength} tokens, but the prompt has ${length} and the answer may take ${wanted}: ${length + wanted} together. Shorten the prompt or lower max_tokens.`,
+    // clients know an overlong prompt by the first words
+    `This model's maximum context length is ${contextLength} tokens, but the prompt has ${length} and the answer may take ${wanted}: ${length + wanted} together. Shorten the prompt or lower max_tokens.`,
     { param: paramOf(prompt), code: 'context_length_exceeded' },
   )
 }
@@ -171,11 +183,12 @@ function samplingOf(
   policy: Policy,
   constraint: TokenConstraint | null,
 ): GenerateRequest['sampling'] {
-  const { temperature, stop, stopIds, ignoreEnd, topP, topK, minP, logitBias } = request
+  const { temperature, minTokens, stop, stopIds, ignoreEnd, topP, topK, minP, logitBias } = request
   return {
     temperature,
     maxTokens: request.maxTokens ?? roomFor(ids, policy),
     stop,
+    ...(minTokens > 0 ? { minTokens } : {}),
     ...(stopIds.length > 0 ? { stopIds } : {}),
     ...(ignoreEnd ? { ignoreEnd } : {}),
     ...(topP < 1 ? { topP } : {}),
@@ -237,6 +250,7 @@ function choiceOf(
     ids: tokenIds,
     logprobs: generation.logprobs,
     told: generation.told ?? null,
+    cut: generation.cut ?? null,
     toldPrompt: generation.toldPrompt ?? null,
     version: generation.version,
     promptTokens: prompt.ids?.length ?? generation.usage.promptTokens,

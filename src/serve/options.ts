@@ -12,9 +12,9 @@ export const serveOptions = z
       .number()
       .int()
       .positive()
-      .default(8 * 2 ** 20)
+      .default(32 * 2 ** 20)
       .describe('Longest request body, in bytes; longer ones get 413.'),
-    maxSequences: z.number().int().positive().default(256).describe('Most sequences of one request: prompts times n.'),
+    maxSequences: z.number().int().positive().default(1024).describe('Most sequences of one request: prompts times n.'),
     concurrency: z
       .number()
       .int()

@@ -36,11 +36,12 @@ const common = {
   model: z.string(),
   n: z.number().int().min(1).nullish(),
   seed: z.number().int().nullish(),
-  temperature: z.number().min(0).max(2).nullish(),
+  temperature: z.number().min(0).nullish(),
   top_p: z.number().gt(0).max(1).nullish(),
   top_k: z.number().int().min(-1).nullish(),
   min_p: z.number().min(0).max(1).nullish(),
   max_tokens: z.number().int().min(1).nullish(),
+  min_tokens: z.number().int().min(0).nullish(),
   stop: z.union([stopString, z.array(stopString).max(16)]).nullish(),
   stop_token_ids: z.array(z.number().int().min(0)).max(64).nullish(),
   include_stop_str_in_output: flag,
@@ -63,7 +64,8 @@ const common = {
   frequency_penalty: neutral(0),
   repetition_penalty: neutral(1),
   length_penalty: neutral(1),
-  min_tokens: neutral(0),
+  // texts are taken as they stand: templates write what begins a prompt
+  add_special_tokens: neutral(false),
   use_beam_search: neutral(false),
 }
 
@@ -80,6 +82,16 @@ const toolCall = z
   })
   .strict()
 
+/** Clients send answers back as they got them, with what other servers put into theirs. */
+const emptyParts = {
+  refusal: z.null().optional(),
+  audio: z.null().optional(),
+  annotations: z.array(z.never()).nullish(),
+  function_call: z.null().optional(),
+  reasoning: z.null().optional(),
+  reasoning_content: z.null().optional(),
+}
+
 const message = z.discriminatedUnion(
   'role',
   [
@@ -88,9 +100,9 @@ const message = z.discriminatedUnion(
       .object({
         role: z.literal('assistant'),
         content: content.nullish(),
-        refusal: z.null().optional(),
         name: z.string().optional(),
         tool_calls: z.array(toolCall).nullish(),
+        ...emptyParts,
       })
       .strict(),
     z.object({ role: z.literal('tool'), content, tool_call_id: z.string(), name: z.string().optional() }).strict(),
@@ -169,6 +181,8 @@ export interface ServeRequest {
   minP: number
   /** null: as many as the context leaves. */
   maxTokens: number | null
+  /** Before so many, nothing ends the answer. */
+  minTokens: number
   stop: readonly string[]
   stopIds: readonly number[]
   includeStop: boolean
@@ -205,7 +219,6 @@ export function parseChatRequest(body: unknown): ServeRequest {
   return {
     ...shared(request),
     prompts: [{ kind: 'messages', messages, settings: promptSettings(request, messages) }],
-    maxTokens: request.max_completion_tokens ?? request.max_tokens ?? null,
     logprobs: request.logprobs === true ? (request.top_logprobs ?? 0) : null,
     parseTools: tools.length > 0 && request.tool_choice !== 'none',
   }
@@ -217,7 +230,7 @@ export function parseCompletionRequest(body: unknown): ServeRequest {
   return {
     ...shared(request),
     prompts: promptsOf(request.prompt),
-    maxTokens: request.max_tokens ?? COMPLETION_TOKENS,
+    maxTokens: request.max_tokens ?? Math.max(COMPLETION_TOKENS, request.min_tokens ?? 0),
     logprobs: logprobs === true ? 0 : logprobs === false ? null : (logprobs ?? null),
     parseTools: false,
   }
@@ -248,7 +261,6 @@ const tokenizeRequest = z
     add_generation_prompt: flag,
     continue_final_message: flag,
     return_token_strs: flag,
-    // texts are taken as they stand: templates write what begins a prompt
     add_special_tokens: neutral(false),
   })
   .strict()
@@ -314,6 +326,10 @@ function shared(request: z.output<typeof chatRequest> | z.output<typeof completi
   if (request.stream && request.prompt_logprobs != null)
     throw refused('prompt_logprobs', 'cannot be streamed; ask without "stream"')
   const stop = request.stop ?? []
+  const most = 'max_completion_tokens' in request ? request.max_completion_tokens : null
+  const maxTokens = most ?? request.max_tokens ?? null
+  if (maxTokens !== null && (request.min_tokens ?? 0) > maxTokens)
+    throw refused('min_tokens', `${request.min_tokens} is more than the ${maxTokens} that the answer may have`)
   return {
     model: request.model,
     n: request.n ?? 1,
@@ -322,6 +338,8 @@ function shared(request: z.output<typeof chatRequest> | z.output<typeof completi
     topP: request.top_p ?? 1,
     topK: Math.max(0, request.top_k ?? 0),
     minP: request.min_p ?? 0,
+    maxTokens,
+    minTokens: request.min_tokens ?? 0,
     stop: typeof stop === 'string' ? [stop] : stop,
     stopIds: request.stop_token_ids ?? [],
     includeStop: request.include_stop_str_in_output === true,

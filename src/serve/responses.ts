@@ -89,6 +89,7 @@ export function endingChunk(head: ResponseHead, choice: Choice, piece: Piece) {
       ...(delta ? { delta: { ...delta, ...(calls ? { content: message.content, tool_calls: calls } : {}) } } : {}),
       finish_reason: finishReason,
       stop_reason: choice.stopReason,
+      ...cutOf(choice),
       ...(request.tokenIds ? { all_token_ids: choice.ids } : {}),
       ...(request.logprobs === null ? {} : { all_token_logprobs: choice.logprobs }),
     },
@@ -170,8 +171,20 @@ function completionChoice(head: ResponseHead, choice: Choice) {
   }
 }
 
-function ending(request: ServeRequest, { stopReason, ids }: Choice) {
-  return { stop_reason: stopReason, ...(request.tokenIds ? { token_ids: ids } : {}) }
+function ending(request: ServeRequest, choice: Choice) {
+  return {
+    stop_reason: choice.stopReason,
+    ...cutOf(choice),
+    ...(request.tokenIds ? { token_ids: choice.ids } : {}),
+  }
+}
+
+/**
+ * Log-probabilities are those of the whole distribution. Where cuts or a bias made another one to draw from, `kept_mass` tells of each token
+ * what it was divided by: log-probability minus its logarithm is that of the distribution drawn from (spec/pitfalls.md, row 6).
+ */
+function cutOf({ cut }: Choice) {
+  return cut ? { sampling_cut: { by: cut.by, kept_mass: cut.keptMass } } : {}
 }
 
 function naming({ request, tokenizer }: ResponseHead) {

@@ -48,7 +48,7 @@ export function createServer(
   /** Names of adapters that clients loaded, and of those on their way. */
   const adapters = new Set<string>()
   const loading = new Set<string>()
-  const shared: Shared = { options, models, queue, metrics, capture: capture ?? null, closing, log }
+  const shared: Shared = { options, models, queue, metrics, capture: capture ?? null, keys, closing, log }
 
   server.get('/health', async () => ({ status: 'ok' }))
   server.get('/metrics', async (_request, reply) => {
