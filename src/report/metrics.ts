@@ -22,6 +22,35 @@ const each = (value: number) => ({ value, weight: 1 })
 const bit = (holds: boolean | null) => (holds === null ? null : each(holds ? 1 : 0))
 const recallAt = (least: number) => (outcome: Outcome) => bit(outcome.iou === null ? null : outcome.iou >= least)
 
+const roles = ['master', 'grounding', 'vision'] as const
+type Role = (typeof roles)[number]
+
+/** One metric for each of the three: `callsMaster`, `callsGrounding`, `callsVision`. */
+function perRole<Name extends string>(
+  name: Name,
+  label: string,
+  unit: Unit,
+  definition: string,
+  of: (usage: Usage, price: Prices[Role]) => number,
+) {
+  const own = (role: Role): Metric => ({
+    label: `${label}, ${role}`,
+    unit,
+    definition: `${definition}: the part of the ${role === 'master' ? 'master' : `${role} agent`}.`,
+    of: ({ usage }, prices) => each(of(usage[role], prices[role])),
+  })
+  const entries = roles.map((role) => [`${name}${role[0]?.toUpperCase()}${role.slice(1)}`, own(role)])
+  return Object.fromEntries(entries) as Record<`${Name}${Capitalize<Role>}`, Metric>
+}
+
+function dollars({ promptTokens, completionTokens, frames, costUsd }: Usage, price: Prices[Role]): number {
+  if (price === null) return costUsd
+  return (
+    (promptTokens * price.promptUsdPerMillion + completionTokens * price.completionUsdPerMillion) / 1e6 +
+    frames * price.usdPerFrame
+  )
+}
+
 /** By key, in the order in which tables show them. */
 export const metrics = {
   accuracy: {
@@ -160,27 +189,24 @@ export const metrics = {
     label: 'US dollars',
     unit: 'usd',
     definition: 'Cost of master, grounding and vision agent per question, by the prices in the configuration.',
-    of: (one, prices) =>
-      each((['master', 'grounding', 'vision'] as const).reduce((sum, role) => sum + usdOf(one, role, prices), 0)),
+    of: ({ usage }, prices) => each(roles.reduce((sum, role) => sum + dollars(usage[role], prices[role]), 0)),
   },
-  usdMaster: {
-    label: 'US dollars, master',
-    unit: 'usd',
-    definition: 'The master’s part of the cost per question.',
-    of: (one, prices) => each(usdOf(one, 'master', prices)),
-  },
-  usdGrounding: {
-    label: 'US dollars, grounding',
-    unit: 'usd',
-    definition: 'The grounding agent’s part of the cost per question.',
-    of: (one, prices) => each(usdOf(one, 'grounding', prices)),
-  },
-  usdVision: {
-    label: 'US dollars, vision',
-    unit: 'usd',
-    definition: 'The vision agent’s part of the cost per question.',
-    of: (one, prices) => each(usdOf(one, 'vision', prices)),
-  },
+  ...perRole('calls', 'model calls', 'number', 'Calls per question', ({ calls }) => calls),
+  ...perRole(
+    'tokens',
+    'tokens',
+    'tokens',
+    'Tokens read and written per question',
+    ({ promptTokens, completionTokens }) => promptTokens + completionTokens,
+  ),
+  ...perRole(
+    'seconds',
+    'seconds',
+    'seconds',
+    'Wall-clock seconds per question spent waiting',
+    ({ seconds }) => seconds,
+  ),
+  ...perRole('usd', 'US dollars', 'usd', 'Cost per question', dollars),
   failed: {
     label: 'failed',
     unit: 'share',
@@ -230,15 +256,5 @@ export function measureAll(outcomes: readonly Outcome[], prices: Prices): Measur
       const one = measured(key, outcomes, prices)
       return one === null ? [] : [[key, one]]
     }),
-  )
-}
-
-function usdOf({ usage }: Outcome, role: 'master' | 'grounding' | 'vision', prices: Prices): number {
-  const price = prices[role]
-  const { promptTokens, completionTokens, frames, costUsd }: Usage = usage[role]
-  if (price === null) return costUsd
-  return (
-    (promptTokens * price.promptUsdPerMillion + completionTokens * price.completionUsdPerMillion) / 1e6 +
-    frames * price.usdPerFrame
   )
 }

@@ -112,6 +112,10 @@ describe('metrics', () => {
     expect(value('windowHits')).toMatchObject({ value: 1, n: 1 })
     expect(value('tokens')?.value).toBe(315)
     expect(value('calls')?.value).toBe(3)
+    const perRole = (['tokensMaster', 'tokensGrounding', 'tokensVision', 'callsVision', 'secondsMaster'] as const).map(
+      (key) => value(key)?.value,
+    )
+    expect(perRole).toEqual([110, 205, 0, 1, 0])
     expect(measured('meanIou', [outcome('a', { iou: null })], none)).toBeNull()
   })
 
