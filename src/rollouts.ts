@@ -77,7 +77,7 @@ export async function generateRollouts(
     if (!stored.ok) return stored
     const outcomes = await readOutcomes(directory)
     if (!outcomes.ok) return outcomes
-    const measured = measure(outcomes.value, config.prices)
+    const measured = measure(outcomes.value, config.prices, config.agents)
     progress.done(`accuracy ${measured.accuracy.toFixed(3)}, stored in ${directory}`)
     return { ok: true, value: measured }
   } finally {
@@ -114,9 +114,9 @@ async function fillStore(store: Store, directory: string, run: StoredRollouts): 
   run.onGroup?.(done)
   const groups = rolloutStream(missing, { ...run, step, runSeed: run.seed, order: 'completion' })
   for await (const group of whilePolicyAnswers(groups, run.warn)) {
-    // what was cut short by the user is run again on resume
-    if (run.signal.aborted) break
     if (!group.ok) return { ok: false, failure: { ...group.failure, message: `${group.failure.message}; ${soFar()}` } }
+    // what the user cut short is run again on resume; what was done by then is kept
+    if (group.value.trajectories.some(({ stopReason }) => stopReason === 'cancelled')) continue
     const stored = await store.append([scoreGroup(group.value, goldFor(run.dataset, group.value.task), run.reward)])
     if (!stored.ok) return stored
     done++

@@ -34,15 +34,25 @@ afterEach(() => {
 })
 
 /** The start of a configuration file. */
-const small = 'name: run\ndataset: {path: data}\nagents: {vision: {type: descriptions}}\nsystem: {initialGrounding: none}\nreward: {alpha: 0.1}\n'
+const small =
+  'name: run\ndataset: {path: data}\nagents: {vision: {type: descriptions}}\nsystem: {initialGrounding: none}\nreward: {alpha: 0.1}\n'
 
 const answer = says('<answer>a1</answer>')
+
+/** Patient, since a machine that is busy answers late. */
+const endpoint = (attemptSeconds = 10) => ({
+  type: 'endpoint',
+  baseUrl: server.baseUrl,
+  model: 'm',
+  retries: 1,
+  attemptSeconds,
+})
 
 function configuration(changes: Record<string, unknown> = {}): RunConfig {
   return runConfig.parse({
     name: 'run',
     dataset: { path: 'data' },
-    policy: { type: 'endpoint', baseUrl: server.baseUrl, model: 'm', retries: 1, attemptSeconds: 0.2 },
+    policy: endpoint(),
     agents: { vision: { type: 'descriptions' } },
     rollout: { groupSize: 1, concurrency: 1 },
     system: { initialGrounding: 'none' },
@@ -75,7 +85,7 @@ test.each<[string, ScriptedReply, string]>([
   'an endpoint that %s stops the run; what was stored stays, and a resumed run asks the rest',
   async (_, trouble, kind) => {
     server.script(answer, answer, trouble)
-    const stopped = await run(configuration())
+    const stopped = await run(configuration(kind === 'timeout' ? { policy: endpoint(0.5) } : {}))
     expect(stopped).toMatchObject({ ok: false, failure: { boundary: 'policy', kind } })
     if (stopped.ok) return
     expect(stopped.failure.message).toContain(server.baseUrl)

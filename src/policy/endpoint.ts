@@ -7,6 +7,7 @@ import OpenAI, { APIConnectionError, APIConnectionTimeoutError, APIError, APIUse
 import seedrandom from 'seedrandom'
 import { z } from 'zod'
 import type { Failure, FailureKind, GenerateRequest, Generation, Policy, Result } from '../types.ts'
+import { openHttpClient } from './httpClient.ts'
 import type { EndpointPolicyOptions } from './options.ts'
 import type { TextTokenizer } from './tokenizer.ts'
 
@@ -73,6 +74,7 @@ export function openEndpoint(options: EndpointPolicyOptions, tokenizer?: TextTok
       },
     }
   }
+  const http = openHttpClient()
   // Retries are ours: the client's own would sleep past the deadline.
   const client = new OpenAI({
     baseURL: options.baseUrl,
@@ -81,6 +83,7 @@ export function openEndpoint(options: EndpointPolicyOptions, tokenizer?: TextTok
     project: null,
     maxRetries: 0,
     timeout: options.attemptSeconds * 1000,
+    fetch: http.fetch,
   })
   return {
     ok: true,
@@ -90,7 +93,7 @@ export function openEndpoint(options: EndpointPolicyOptions, tokenizer?: TextTok
       ...(tokenizer ? { tokenizer } : {}),
       contextLength: options.contextLength,
       generate: (request) => generate(client, options, request),
-      close: async () => undefined,
+      close: () => http.close(),
     },
   }
 }
@@ -102,26 +105,34 @@ async function generate(
 ): Promise<Result<Generation>> {
   const begin = performance.now()
   const deadline = begin + options.deadlineSeconds * 1000
-  const signal = AbortSignal.any([
-    AbortSignal.timeout(options.deadlineSeconds * 1000),
-    ...(request.signal ? [request.signal] : []),
-  ])
-  for (let attempt = 0; ; attempt++) {
-    let reply: Reply
-    try {
-      reply = await ask(client, options, request, signal)
-    } catch (error) {
-      const failure = failureOf(error, options, request)
-      const pause = pauseSeconds(error, attempt) * 1000
-      const pointless =
-        !RETRIED.has(failure.kind) || attempt >= options.retries || performance.now() + pause >= deadline
-      if (pointless)
-        return { ok: false, failure: { ...failure, message: `${failure.message} (attempt ${attempt + 1})` } }
-      if (!(await sleep(pause, signal)))
-        return { ok: false, failure: failureOf(new APIUserAbortError(), options, request) }
-      continue
+  // one timer and one listener: signals made of signals cost more than the rest of a call
+  const controller = new AbortController()
+  const { signal } = controller
+  const abort = () => controller.abort()
+  const timer = setTimeout(abort, options.deadlineSeconds * 1000)
+  if (request.signal?.aborted) abort()
+  request.signal?.addEventListener('abort', abort, { once: true })
+  try {
+    for (let attempt = 0; ; attempt++) {
+      let reply: Reply
+      try {
+        reply = await ask(client, options, request, signal)
+      } catch (error) {
+        const failure = failureOf(error, options, request)
+        const pause = pauseSeconds(error, attempt) * 1000
+        const pointless =
+          !RETRIED.has(failure.kind) || attempt >= options.retries || performance.now() + pause >= deadline
+        if (pointless)
+          return { ok: false, failure: { ...failure, message: `${failure.message} (attempt ${attempt + 1})` } }
+        if (!(await sleep(pause, signal)))
+          return { ok: false, failure: failureOf(new APIUserAbortError(), options, request) }
+        continue
+      }
+      return toGeneration(reply, options, request, (performance.now() - begin) / 1000)
     }
-    return toGeneration(reply, options, request, (performance.now() - begin) / 1000)
+  } finally {
+    clearTimeout(timer)
+    request.signal?.removeEventListener('abort', abort)
   }
 }
 
