@@ -386,7 +386,7 @@ describe('bad requests', () => {
       /"stream": true/,
       'stream_options',
     ],
-    ['too many samples', { ...hello, n: 1000 }, 400, /1000 sequences; at most 256/, 'n'],
+    ['too many samples', { ...hello, n: 2000 }, 400, /2000 sequences; at most 1024/, 'n'],
     ['an unknown model', { ...hello, model: 'mater' }, 404, /no model "mater" here; served: master/, 'model'],
     ['no JSON', '{"model":', 400, /JSON/i, null],
     ['a list', '[]', 400, /body: expected object/, null],
