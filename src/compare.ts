@@ -91,7 +91,10 @@ async function sweepOf(plan: SweepPlan, dataset: Dataset, of: number, tasks: rea
       varied,
       baseline,
       questions: { dataset: config.dataset.path, split: config.dataset.split, qids: tasks.map(qidOf), of },
-      setting: shared(plan.cells.map((cell) => describe(cell.config))),
+      setting: {
+        ...shared(plan.cells.map((cell) => describe(cell.config))),
+        ...(plan.cells.some((cell) => cell.config.agents.oracleBoxes) ? { 'oracle boxes': ORACLE_BOXES } : {}),
+      },
       prices: config.prices,
       cells,
     },
@@ -99,6 +102,9 @@ async function sweepOf(plan: SweepPlan, dataset: Dataset, of: number, tasks: rea
 }
 
 const qidOf = ({ question }: Task) => question.qid
+
+/** Said of a comparison in which any cell had them: report pages and `comparison.ts` look for it. */
+const ORACLE_BOXES = 'shown: the vision agent is told where the right answer is'
 
 /** What does not vary. */
 function shared(settings: readonly Sweep['setting'][]): Sweep['setting'] {
@@ -118,7 +124,6 @@ function describe({ system, agents, rollout, policy, engine, seed, dataset }: Ru
     system: named(name, options),
     'grounding agent': agent(agents.grounding),
     'vision agent': agent(agents.vision),
-    ...(agents.oracleBoxes ? { 'oracle boxes': 'shown: the vision agent is told where the right answer is' } : {}),
     data: dataset.path,
     'turns at most (K)': [rollout.budget.turns].flat().join(', '),
     'clips in view (w)': rollout.budget.windowClips,

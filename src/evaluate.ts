@@ -81,7 +81,7 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
         },
       }
     }
-    return { ok: true, value: measure(outcomes, config.prices) }
+    return { ok: true, value: measure(outcomes, config.prices, config.agents) }
   } finally {
     await run.close()
   }

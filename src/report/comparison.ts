@@ -10,6 +10,7 @@ import { type Saturation, saturationMethod, saturationOf } from './saturation.ts
 import { exchangeTest, type Flips, flipsOf, holm, mcnemar, powerOf } from './significance.ts'
 import { type Interval, pairedDifference, pairedDifferences } from './statistics.ts'
 import { byQuestion, grouped } from './summarize.ts'
+import { ORACLE_NOTICE } from './summary.ts'
 import { type Cell, cellLabel, type Settings, type Sweep } from './sweep.ts'
 
 /** What accuracy is held against. */
@@ -121,7 +122,7 @@ export function compareCells(sweep: Sweep, outcomes: readonly (readonly Outcome[
     })),
     differences,
     saturation: saturations(sweep, whole),
-    methods,
+    methods: { ...methods, ...(sweep.setting['oracle boxes'] === undefined ? {} : { oracle: ORACLE_NOTICE }) },
   }
 }
 

@@ -16,6 +16,7 @@ import {
   regroundingSection,
   trainingSection,
 } from './page/trained.ts'
+import { ORACLE_NOTICE } from './summary.ts'
 
 export function reportPage(report: Report): string {
   const { summary, compared, groups, training, labels } = report
@@ -66,7 +67,7 @@ ${sections.map(({ id, title, body }) => `<section id="${id}">\n<h2>${escaped(tit
 /** A run with an oracle is not to be taken for one without. */
 function oracleNotice({ oracleBoxes, compared }: Report): string {
   if (!oracleBoxes && compared?.sweep.setting['oracle boxes'] === undefined) return ''
-  return '<p class="answer">Oracle: the vision agent was given the boxes that annotators drew around what question and right answer name. Compare with such runs only.</p>\n'
+  return `<p class="answer">${ORACLE_NOTICE}</p>\n`
 }
 
 /** What was asked, in a sentence. */

@@ -7,10 +7,14 @@ import { measureAll } from './metrics.ts'
 import type { Prices } from './options.ts'
 import type { Outcome } from './outcome.ts'
 import { type Difference, type Observation, pairedDifference, shareInterval } from './statistics.ts'
-import type { Measurement, Patterns, Regrounding, Summary } from './summary.ts'
+import { type Measurement, ORACLE_NOTICE, type Patterns, type Regrounding, type Summary } from './summary.ts'
 
 /** Throws for no trajectories: there is nothing to say about them. */
-export function measure(outcomes: readonly Outcome[], prices: Prices): Measurement {
+export function measure(
+  outcomes: readonly Outcome[],
+  prices: Prices,
+  { oracleBoxes }: { oracleBoxes: boolean } = { oracleBoxes: false },
+): Measurement {
   if (outcomes.length === 0) throw new Error('measure: expected at least one trajectory')
   const turns = outcomes.reduce((sum, one) => sum + one.turns, 0)
   return {
@@ -24,6 +28,7 @@ export function measure(outcomes: readonly Outcome[], prices: Prices): Measureme
     secondsPerQuestion: mean(outcomes.map((one) => one.seconds)),
     failures: outcomes.filter((one) => one.failedOutside).length,
     metrics: measureAll(outcomes, prices),
+    ...(oracleBoxes ? { oracle: ORACLE_NOTICE } : {}),
   }
 }
 

@@ -9,6 +9,10 @@ const share = z.number().min(0).max(1)
 const count = z.number().int().min(0)
 const interval = z.tuple([z.number(), z.number()])
 
+/** Stands in everything that is reported of runs with `agents.oracleBoxes`. */
+export const ORACLE_NOTICE =
+  'Oracle: the vision agent was given the boxes that annotators drew around what question and right answer name. Compare with such runs only.'
+
 export const measurement = z.object({
   n: count.describe('Trajectories; those that failed outside the policy among them, as wrong.'),
   accuracy: share,
@@ -28,6 +32,7 @@ export const measurement = z.object({
     .describe(
       'Every metric that applies, with its 95 % interval; what each means stands in metrics.ts and in the report.',
     ),
+  oracle: z.string().optional().describe('Said where the vision agent was told about the right answer.'),
 })
 
 const modes = z.object({ greedy: measurement, sampled: measurement.describe('Temperature 1.') })

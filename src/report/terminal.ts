@@ -8,22 +8,24 @@ import type { Interval } from './statistics.ts'
 import type { Measurement } from './summary.ts'
 
 /** Every metric that applies, a row each. */
-export function measurementText({ metrics: measures, n }: Measurement): string {
+export function measurementText({ metrics: measures, n, oracle }: Measurement): string {
   const rows = metricKeys.flatMap((key) => {
     const one = measures[key]
     if (one === undefined) return []
     const { label, unit } = metrics[key]
     return [[label, amount(one.value, unit), one.ci95 === null ? '' : range(one.ci95, unit), String(one.n)]]
   })
-  return plain(`${tableText(['', 'mean', '95 % interval', 'of'], rows)}\n${n} trajectories`)
+  const notes = [`${n} trajectories`, ...(oracle === undefined ? [] : [oracle])]
+  return plain([tableText(['', 'mean', '95 % interval', 'of'], rows), ...notes].join('\n'))
 }
 
 const SPENT: readonly MetricKey[] = ['turns', 'calls', 'tokens', 'frames', 'seconds', 'usd']
 
 /** Two tables and what can be said of them, in lines of at most `width` letters where labels are not longer. */
 export function comparisonText(comparison: Comparison, width: number): string {
-  const { cells, questions, episodes } = comparison
+  const { cells, questions, episodes, methods } = comparison
   const sentences = [
+    ...(methods.oracle === undefined ? [] : [methods.oracle]),
     `${questions} questions about ${episodes} episodes, the same in every row. [95 % intervals] over episodes. * told from no difference. +/−: questions gained and lost. p: corrected for all rows.`,
     ...(cells.some(({ pareto }) => pareto.length > 0)
       ? ['★ in the Pareto set: no other row is as accurate for less of this cost.']

@@ -34,6 +34,14 @@ describe('compareCells', () => {
     expect(comparisonText(comparison, 100)).toContain('failed outside the master and counted as wrong: maxTurns=2: 1')
   })
 
+  test('a comparison in which a cell had the oracle of boxes says so, in its text and its JSON', () => {
+    const { sweep: told } = madeSweep({ setting: { 'oracle boxes': 'shown' } })
+    const marked = compareCells(told, outcomes)
+    expect(marked.methods.oracle).toMatch(/^Oracle: the vision agent was given the boxes/)
+    expect(comparisonText(marked, 200)).toContain('Oracle: the vision agent was given the boxes')
+    expect(comparisonText(comparison, 200)).not.toContain('Oracle')
+  })
+
   test('a cell with missing questions is shown as such and not compared; other questions do not count', () => {
     const [one = [], two = [], three = []] = outcomes
     const more = outcome('ga', { qid: 'not asked', correct: true })

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { accuracyGain, actionPatterns, measure, regrounding, trainingCurve } from '../../src/report/summarize.ts'
+import { measurementText } from '../../src/report/terminal.ts'
 import { outcome } from './outcomes.ts'
 
 const prices = { master: null, grounding: null, vision: null }
@@ -29,6 +30,13 @@ describe('measure', () => {
     // one episode only: Wilson for 2 of 4
     expect(measured.accuracyCi95[0]).toBeCloseTo(0.150036, 5)
     expect(measured.accuracyCi95[1]).toBeCloseTo(0.849964, 5)
+  })
+
+  test('runs with the oracle of boxes say so', () => {
+    const marked = measure([outcome('ga')], prices, { oracleBoxes: true })
+    expect(marked.oracle).toMatch(/^Oracle: /)
+    expect(measurementText(marked)).toContain(marked.oracle)
+    expect(measure([outcome('ga')], prices)).not.toHaveProperty('oracle')
   })
 
   test('of nothing throws', () => {
