@@ -1,5 +1,5 @@
 /**
- * `npm run bench -- warmStart --config configs/smollm2.yaml --out <directory> [--steps 30] [--rows 16] [--learning-rate 0.0005]`: a LoRA
+ * `npm run bench -- warmStart --config configs/smollm2.yaml --out <directory> [--steps 30] [--rows 8] [--learning-rate 0.0005]`: a LoRA
  * adapter that teaches a pretrained model to write the actions, and nothing else: the teacher uses tools at random and its answers are
  * drawn from all five options, so that what accuracy gains later is GRPO's. Transcripts come from the training questions and the agents
  * of the configuration, whose `policy.adapter` names the result. Prints JSON lines: mean cross-entropy of the taught tokens, and the
@@ -26,7 +26,7 @@ const { values: words } = parseArgs({
     config: { type: 'string', default: 'configs/smollm2.yaml' },
     out: { type: 'string' },
     steps: { type: 'string', default: '30' },
-    rows: { type: 'string', default: '16' },
+    rows: { type: 'string', default: '8' },
     'learning-rate': { type: 'string', default: '0.0005' },
   },
 })

@@ -3,11 +3,14 @@
     pip install torch transformers
     python scripts/golden/forward.py models/smollm2 forward.json
     npm run bench -- model --path models/smollm2 --expected forward.json
+
+The directory may also be one of a PEFT adapter (pip install peft), with the tokenizer of the base that it names.
 """
 
 import argparse
 import json
 import time
+from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -70,7 +73,9 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    tokenizer = AutoTokenizer.from_pretrained(arguments.directory)
+    adapter = Path(arguments.directory) / "adapter_config.json"
+    base = json.loads(adapter.read_text())["base_model_name_or_path"] if adapter.exists() else arguments.directory
+    tokenizer = AutoTokenizer.from_pretrained(base)
     model = AutoModelForCausalLM.from_pretrained(arguments.directory, dtype=torch.float32).eval()
     result = {
         "chats": [compare(model, tokenizer, chat, arguments.tokens) for chat in CHATS],

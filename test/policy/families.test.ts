@@ -1,14 +1,16 @@
 /** Qwen2, Qwen3 and Llama: logits against those of transformers (test/golden/models), gradients, cached decoding, and what is refused. */
-import { readFileSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { loadCheckpoint } from '../../src/checkpoint/checkpoint.ts'
+import { loadCheckpoint, saveCheckpoint } from '../../src/checkpoint/checkpoint.ts'
 import { readSafetensors } from '../../src/checkpoint/safetensors.ts'
 import type { Device } from '../../src/engine/device.ts'
 import { openDevice } from '../../src/engine/device.ts'
 import { engineOptions } from '../../src/engine/options.ts'
 import { decoderConfig } from '../../src/policy/families.ts'
 import { rotaryFrequencies } from '../../src/policy/rotary.ts'
+import { downloadTrained, uploadWeights } from '../../src/policy/weights.ts'
 import { open, scored, smallTokenizerSource, tokenizerFrom } from './models.ts'
 import { gradientError, openWhole, randomWeights } from './whole.ts'
 
@@ -60,6 +62,25 @@ test('a bfloat16 model kept as float16 is rounded, and a number that does not fi
   weights.set('lm_head.weight', { shape, data: values.with(7, -70_000) })
   await expect(openWhole(device, config, weights)).rejects.toThrow(/lm_head\.weight holds -70000.*policy\.frozenType/)
   await whole.release()
+})
+
+test('what is put on the device and not trained is saved with the same bits', async () => {
+  const { files } = await load('qwen2')
+  const config = decoderConfig(files.config)
+  await uploadWeights(device, config, files.weights, 'policy')
+  const out = mkdtempSync(join(tmpdir(), 'families-'))
+  const saved = await saveCheckpoint(out, { ...files, weights: await downloadTrained(device, config) })
+  expect(saved).toEqual({ ok: true, value: undefined })
+  const back = await loadCheckpoint(out)
+  if (!back.ok) throw new Error(back.failure.message)
+  expect([...back.value.weights.keys()].sort()).toEqual([...files.weights.keys()].sort())
+  for (const [name, { shape, data }] of files.weights) {
+    const again = back.value.weights.get(name)!
+    expect(again.shape).toEqual(shape)
+    expect(new Uint32Array(again.data.buffer)).toEqual(new Uint32Array(data.buffer))
+  }
+  expect(back.value.generationConfig).toEqual(files.generationConfig)
+  rmSync(out, { recursive: true })
 })
 
 /** Small enough to be checked entry by entry. */
