@@ -1,28 +1,30 @@
 /** The presets: what they are is what docs/longvideoagent.md says, and each is named by one word. */
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { loadConfig, loadEvaluationConfig } from '../src/config.ts'
+import { z } from 'zod'
+import { loadConfig, loadEvaluationConfig, runConfig } from '../src/config.ts'
 import { presetNames } from '../src/configFile.ts'
 
 const OWN = ['dataset.path=d', 'policy.path=c']
 const ALPHA = 'reward.alpha=0.1'
 
-const table = readFileSync('docs/longvideoagent.md', 'utf8')
-  .split('<!-- presets -->')[1]
-  ?.split('<!-- /presets -->')[0]
-  ?.trim()
-  .split('\n')
-  .map((line) =>
-    line
-      .split('|')
-      .slice(1, -1)
-      .map((cell) => cell.trim()),
-  ) as string[][]
-const [head, , ...rows] = table as [string[], string[], ...string[][]]
+/** The cells of the table between two marks of the docs. */
+function cellsBetween(mark: string): string[][] {
+  const text = readFileSync('docs/longvideoagent.md', 'utf8')
+    .split(`<!-- ${mark} -->`)[1]
+    ?.split(`<!-- /${mark} -->`)[0]
+  const cells = (line: string) => line.split('|').slice(1, -1)
+  return (text as string)
+    .trim()
+    .split('\n')
+    .map((line) => cells(line).map((cell) => cell.trim()))
+}
+
+const [head, , ...rows] = cellsBetween('presets') as [string[], string[], ...string[][]]
 const names = head.slice(1, -1)
 
 test('the table has every preset', async () => {
@@ -57,6 +59,18 @@ test('alpha is required where nobody published it', async () => {
     /^paper: reward\.alpha: expected a number: the paper does not publish/,
   )
   expect(readFileSync('configs/presets/paper.yaml', 'utf8')).toMatch(/# reward\.alpha, .* has to be set/)
+})
+
+test('every decision has its row, whose keys and files there are', () => {
+  const told = cellsBetween('decisions')
+  expect(told.slice(2).map(([number]) => Number(number))).toEqual(Array.from({ length: 40 }, (_, i) => i + 1))
+  const schema = z.toJSONSchema(runConfig, { io: 'input', unrepresentable: 'any' }) as Schema
+  const missing = told.slice(2).flatMap((row) => {
+    const named = [...(row.at(-1) as string).matchAll(/`([^`]+)`/g)].map((match) => match[1] as string)
+    expect(named.length, row.join()).toBeGreaterThan(0)
+    return named.filter((one) => (one.includes('/') ? !existsSync(one) : !knows([schema], one.split('.'))))
+  })
+  expect(missing).toEqual([])
 })
 
 describe('a file of one’s own', () => {
@@ -137,4 +151,18 @@ function shown(value: unknown): string {
 function leaves(value: unknown, path = ''): string[] {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) return [path]
   return Object.entries(value).flatMap(([name, inner]) => leaves(inner, path === '' ? name : `${path}.${name}`))
+}
+
+interface Schema {
+  properties?: Record<string, Schema>
+  oneOf?: Schema[]
+  anyOf?: Schema[]
+}
+
+/** Whether some branch of the schemas has the key. */
+function knows(schemas: readonly Schema[], [first, ...rest]: readonly string[]): boolean {
+  if (first === undefined) return schemas.length > 0
+  const branches = (one: Schema): Schema[] => [one, ...[...(one.oneOf ?? []), ...(one.anyOf ?? [])].flatMap(branches)]
+  const inner = schemas.flatMap(branches).flatMap(({ properties }) => properties?.[first] ?? [])
+  return inner.length > 0 && knows(inner, rest)
 }
