@@ -330,6 +330,15 @@ export const commands: Command[] = [
         describe: 'One line for each request; texts: with prompts and answers',
         requiresArg: true,
       },
+      threads: {
+        describe: 'Threads of the engine, 2 by default',
+        requiresArg: true,
+        coerce: wholeNumber('threads', 1, 256),
+      },
+      set: {
+        ...set,
+        describe: 'Change a limit, such as concurrency=64 (docs/endpoint.md lists them; may be repeated)',
+      },
     },
     examples: [
       ['$0 serve checkpoints/quickstart/step-000250 --port 8001', 'Then: curl http://127.0.0.1:8001/v1/models'],
@@ -347,7 +356,7 @@ export const commands: Command[] = [
       const { directory, name, watch, 'api-key-file': apiKeyFile, ...given } = words as Serve
       if ((directory === undefined) === (given.proxy === undefined))
         throw new UsageError('serve: expected the folder of a checkpoint, or --proxy URL')
-      const options = serveOptions.parse({
+      const asked = serveOptions.safeParse({
         host: given.host,
         port: given.port,
         capture: given.capture,
@@ -355,12 +364,18 @@ export const commands: Command[] = [
         log: given.log,
         apiKeyFile,
         ...(watch ? { watchSeconds: WATCH_SECONDS } : {}),
+        ...assignments(given.set),
       })
+      if (!asked.success) {
+        const [issue] = asked.error.issues
+        throw new UsageError(`${['serve: --set', ...(issue?.path ?? [])].join(' ')}: ${issue?.message}`)
+      }
+      const options = asked.data
       const settings = { ...(name === undefined ? {} : { name }), log: (line: string) => progress.line(line) }
       const served =
         directory === undefined
           ? await startProxy(options, settings)
-          : await startServer(directory, engineOptions.parse({}), options, settings)
+          : await startServer(directory, engineOptions.parse({ threads: given.threads }), options, settings)
       if (!served.ok) return served
       progress.line(`Serving ${served.value.model} at ${served.value.url}/v1 (Ctrl-C stops)`)
       await untilAborted(signal)
@@ -463,6 +478,8 @@ type Serve = {
   proxy?: string
   'api-key-file'?: string
   log?: 'none' | 'requests' | 'texts'
+  threads?: number
+  set: string[]
 }
 
 // ---------------------------------------------------------------- what handlers share
@@ -484,6 +501,21 @@ async function untilAborted(signal: AbortSignal): Promise<void> {
 
 /** How often `serve --watch` looks for a newer checkpoint. */
 const WATCH_SECONDS = 2
+
+/** `key=value` each, the value in JSON or a plain word. */
+function assignments(set: readonly string[]): Record<string, unknown> {
+  return Object.fromEntries(
+    set.map((one) => {
+      const [, key, value] = /^(\w+)=(.*)$/.exec(one) ?? []
+      if (key === undefined) throw new UsageError(`--set ${one}: expected key=value, such as concurrency=64`)
+      try {
+        return [key, JSON.parse(value ?? '')]
+      } catch {
+        return [key, value]
+      }
+    }),
+  )
+}
 
 /** For yargs' `coerce`: a whole number in a range, or a usage error that says so. */
 function wholeNumber(name: string, least: number, most = Number.MAX_SAFE_INTEGER) {

@@ -78,6 +78,8 @@ describe('bad usage is exit code 2 and says what was meant', () => {
     ['train --config', 'Not enough arguments following: config'],
     ['evaluate --max-turns 0', '--max-turns: expected one whole number of at least 1, got 0'],
     ['serve x --port 99999', '--port: expected one whole number from 0 to 65535, got 99999'],
+    ['serve x --set concurrency', '--set concurrency: expected key=value, such as concurrency=64'],
+    ['serve x --set concurrency=none', 'serve: --set concurrency: Invalid input: expected number, received string'],
     [
       'dataset miniature --seed 1 --seed 2 --episodes 1 --out x',
       '--seed: expected one whole number of at least 0, got [1,2]',
