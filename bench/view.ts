@@ -51,6 +51,8 @@ async function measure(): Promise<void> {
       '/?version=made@77',
       '/t/12/q3/0?gold=1',
       '/tokens/12/q3/0',
+      '/tokens/781/q3/0',
+      '/t/781/q3/0?q=kite',
       '/training',
     ]) {
       const times: number[] = []

@@ -17,6 +17,9 @@ export function measure(
 ): Measurement {
   if (outcomes.length === 0) throw new Error('measure: expected at least one trajectory')
   const turns = outcomes.reduce((sum, one) => sum + one.turns, 0)
+  const failed = outcomes.flatMap(({ failedOutside, qid, failure, stopReason }) =>
+    failedOutside ? [{ qid, message: failure ?? stopReason }] : [],
+  )
   return {
     n: outcomes.length,
     accuracy: shareOf(outcomes, (one) => one.correct),
@@ -26,7 +29,8 @@ export function measure(
     meanTurns: mean(outcomes.map((one) => one.turns)),
     meanTokens: mean(outcomes.map((one) => one.sampledTokens)),
     secondsPerQuestion: mean(outcomes.map((one) => one.seconds)),
-    failures: outcomes.filter((one) => one.failedOutside).length,
+    failures: failed.length,
+    ...(failed.length > 0 ? { failed } : {}),
     metrics: measureAll(outcomes, prices),
     ...(oracleBoxes ? { oracle: ORACLE_NOTICE } : {}),
   }

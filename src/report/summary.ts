@@ -23,6 +23,10 @@ export const measurement = z.object({
   meanTokens: z.number().describe('Tokens that the master sampled, per trajectory.'),
   secondsPerQuestion: z.number().describe('From start to end of one trajectory, of which many run at once.'),
   failures: count.describe('Trajectories that failed outside the policy.'),
+  failed: z
+    .array(z.object({ qid: z.string(), message: z.string() }))
+    .optional()
+    .describe('Which those are, and why; absent where there are none.'),
   metrics: z
     .partialRecord(
       z.enum(metricKeys),

@@ -8,14 +8,19 @@ import type { Interval } from './statistics.ts'
 import type { Measurement } from './summary.ts'
 
 /** Every metric that applies, a row each. */
-export function measurementText({ metrics: measures, n, oracle }: Measurement): string {
+export function measurementText({ metrics: measures, n, failed = [], oracle }: Measurement): string {
   const rows = metricKeys.flatMap((key) => {
     const one = measures[key]
     if (one === undefined) return []
     const { label, unit } = metrics[key]
     return [[label, amount(one.value, unit), one.ci95 === null ? '' : range(one.ci95, unit), String(one.n)]]
   })
-  const notes = [`${n} trajectories`, ...(oracle === undefined ? [] : [oracle])]
+  const notes = [
+    `${n} trajectories`,
+    ...(oracle === undefined ? [] : [oracle]),
+    ...(failed.length > 0 ? ['failed outside the master and counted as wrong:'] : []),
+    ...failed.map(({ qid, message }) => `  ${qid}: ${message}`),
+  ]
   return plain([tableText(['', 'mean', '95 % interval', 'of'], rows), ...notes].join('\n'))
 }
 

@@ -16,7 +16,7 @@ export const viewOptions = z
       .number()
       .int()
       .nonnegative()
-      .default(150)
+      .default(100)
       .describe('A page waits this long for the index or a search, then shows what is there and asks again.'),
   })
   .strict()

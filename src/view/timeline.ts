@@ -75,7 +75,7 @@ function lane(
       html`<span class="frame" style="left:${(stretch.left + Math.min(within, stretch.width)).toFixed(3)}%"></span>`,
     ]
   })
-  return html`<div class="lane"><a class="lane-name" href="#turn-${index + 1}" aria-label="Turn ${index + 1}: ${name}; ${where}">${index + 1} ${chip(turn)}</a>
+  return html`<div class="lane"><a class="lane-name" href="#turn-${index + 1}"><span class="unseen">Turn </span>${index + 1} ${chip(turn)}<span class="unseen">: ${name}; ${where}</span></a>
 <span class="track" title="${where}">${view.map(({ left, width }) => html`<span class="view" style="left:${left.toFixed(3)}%;width:${width.toFixed(3)}%"></span>`)}${frames}${band(goldStretch, gold, timed, end)}</span></div>`
 }
 

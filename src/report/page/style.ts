@@ -48,7 +48,7 @@ button.term:focus-visible, a:focus-visible, summary:focus-visible { outline: 2px
 details { margin: 8px 0; }
 summary { cursor: pointer; }
 code { font: 0.85em ui-monospace, monospace; background: var(--wash); padding: 1px 4px; border-radius: 4px; overflow-wrap: anywhere; }
-pre { background: var(--wash); padding: 8px 12px; border-radius: 6px; overflow-x: auto; font: 0.85em ui-monospace, monospace; margin: 6px 0; }
+pre { background: var(--wash); padding: 8px 12px; border-radius: 6px; white-space: pre-wrap; overflow-wrap: anywhere; font: 0.85em ui-monospace, monospace; margin: 6px 0; }
 dl.terms { display: grid; grid-template-columns: minmax(8em, auto) 1fr; gap: 6px 18px; font-size: 0.9rem; }
 dl.terms dt { font-weight: 600; }
 dl.terms dd { margin: 0; max-width: 44em; }
