@@ -338,6 +338,7 @@ export const commands: Command[] = [
       set: {
         ...set,
         describe: 'Change a limit, such as concurrency=64 (docs/endpoint.md lists them; may be repeated)',
+        coerce: assignments,
       },
     },
     examples: [
@@ -364,7 +365,7 @@ export const commands: Command[] = [
         log: given.log,
         apiKeyFile,
         ...(watch ? { watchSeconds: WATCH_SECONDS } : {}),
-        ...assignments(given.set),
+        ...given.set,
       })
       if (!asked.success) {
         const [issue] = asked.error.issues
@@ -479,7 +480,7 @@ type Serve = {
   'api-key-file'?: string
   log?: 'none' | 'requests' | 'texts'
   threads?: number
-  set: string[]
+  set: Record<string, unknown>
 }
 
 // ---------------------------------------------------------------- what handlers share
@@ -502,7 +503,7 @@ async function untilAborted(signal: AbortSignal): Promise<void> {
 /** How often `serve --watch` looks for a newer checkpoint. */
 const WATCH_SECONDS = 2
 
-/** `key=value` each, the value in JSON or a plain word. */
+/** For yargs' `coerce`: `key=value` each, the value in JSON or a plain word. */
 function assignments(set: readonly string[]): Record<string, unknown> {
   return Object.fromEntries(
     set.map((one) => {

@@ -79,7 +79,6 @@ describe('bad usage is exit code 2 and says what was meant', () => {
     ['evaluate --max-turns 0', '--max-turns: expected one whole number of at least 1, got 0'],
     ['serve x --port 99999', '--port: expected one whole number from 0 to 65535, got 99999'],
     ['serve x --set concurrency', '--set concurrency: expected key=value, such as concurrency=64'],
-    ['serve x --set concurrency=none', 'serve: --set concurrency: Invalid input: expected number, received string'],
     [
       'dataset miniature --seed 1 --seed 2 --episodes 1 --out x',
       '--seed: expected one whole number of at least 0, got [1,2]',
@@ -101,6 +100,12 @@ describe('bad usage is exit code 2 and says what was meant', () => {
     expect(code).toBe(2)
     const override = await run(`train --config ${path} --set grpo.learningRat=1 --set seed=x`)
     expect(override.err).toContain('--set seed=x: seed: expected number, got "x"')
+  })
+
+  test('and a bad limit of the endpoint', async () => {
+    const { code, err } = await run('serve x --set concurrency=none')
+    expect(err).toBe('serve: --set concurrency: Invalid input: expected number, received string\n')
+    expect(code).toBe(2)
   })
 })
 
