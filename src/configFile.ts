@@ -30,7 +30,7 @@ export async function readConfigFile<Schema extends z.ZodType>(
   path: string,
   overrides: readonly string[] = [],
 ): Promise<Result<z.output<Schema>>> {
-  const own = await readLayer(presetPath(path) ?? path)
+  const own = await readLayer(presetPath(path) ?? path, path)
   if (!own.ok) return own
   const overridden = new Map<string, string>()
   for (const override of overrides) {
@@ -84,7 +84,8 @@ interface Layer {
   lines: LineCounter
 }
 
-async function readLayer(path: string): Promise<Result<Layer>> {
+/** `name`: what was written for the path. */
+async function readLayer(path: string, name: string): Promise<Result<Layer>> {
   let text: string
   try {
     text = await readFile(path, 'utf8')
@@ -92,7 +93,7 @@ async function readLayer(path: string): Promise<Result<Layer>> {
     const reason = (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'there is no such file' : String(error)
     const presets = (await presetNames()).join(', ')
     return fail(
-      `${path}: cannot read this configuration: ${reason}. Give the path of a YAML file, such as those in configs/, or a preset: ${presets}.`,
+      `${name}: cannot read this configuration: ${reason}. Give the path of a YAML file, such as those in configs/, or a preset: ${presets}.`,
       'missing_file',
     )
   }
@@ -121,7 +122,7 @@ async function layersFrom(own: Layer): Promise<Result<Layer[]>> {
     const path = presetPath(named) ?? join(dirname(last.path), named)
     if (layers.some((layer) => resolve(layer.path) === resolve(path)))
       return fail(`${at}: ${EXTENDS}: ${path} extends this file in turn; one of them has to stand alone.`)
-    const next = await readLayer(path)
+    const next = await readLayer(path, presetPath(named) === null ? path : named)
     if (!next.ok) return fail(`${at}: ${EXTENDS}: ${next.failure.message}`, next.failure.kind)
     layers.push(next.value)
     last = next.value

@@ -12,7 +12,15 @@ describe('measure', () => {
         outcome('ga'),
         outcome('gva', { correct: false, sampledTokens: 20, seconds: 4 }),
         outcome('xa', { groundedAny: false }),
-        outcome('g', { correct: false, groundedAny: false, failedOutside: true, sampledTokens: 2, seconds: 0 }),
+        outcome('g', {
+          qid: 'q4',
+          correct: false,
+          groundedAny: false,
+          failedOutside: true,
+          failure: 'no answer',
+          sampledTokens: 2,
+          seconds: 0,
+        }),
       ],
       prices,
     )
@@ -25,8 +33,10 @@ describe('measure', () => {
       meanTokens: 10.5,
       secondsPerQuestion: 2,
       failures: 1,
+      failed: [{ qid: 'q4', message: 'no answer' }],
       metrics: { accuracy: { value: 0.5, n: 4 }, failed: { value: 0.25 }, lookRate: { value: 0.25 } },
     })
+    expect(measurementText(measured)).toContain('counted as wrong:\n  q4: no answer')
     // one episode only: Wilson for 2 of 4
     expect(measured.accuracyCi95[0]).toBeCloseTo(0.150036, 5)
     expect(measured.accuracyCi95[1]).toBeCloseTo(0.849964, 5)
