@@ -18,11 +18,16 @@ export async function main(words: readonly string[]): Promise<number> {
   const context: Context = {
     progress: createProgress(),
     signal: interrupt.signal,
-    print: (text) => process.stdout.write(`${text}\n`),
+    print(text) {
+      // a result stands alone on its lines
+      context.progress.meanwhile(null)
+      process.stdout.write(`${text}\n`)
+    },
   }
   const outcomes: Result<unknown>[] = []
   try {
     await parser(words, async (command, options) => {
+      context.progress.meanwhile(command.words.replace(/ [<[].*/, ''))
       outcomes.push(await command.run(options, context))
     }).parseAsync()
   } catch (error) {
@@ -30,6 +35,7 @@ export async function main(words: readonly string[]): Promise<number> {
     process.stderr.write(`${error.message}\n`)
     return 2
   } finally {
+    context.progress.meanwhile(null)
     interrupt.release()
   }
   const outcome = outcomes[0]

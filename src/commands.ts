@@ -167,15 +167,17 @@ export const commands: Command[] = [
   },
   {
     words: 'train [config]',
-    about: 'Train a master by GRPO',
+    about: 'Train a master by GRPO; one behind an endpoint with the trainer that updates it (docs/training.md)',
     options: { config: config(), set, resume },
     examples: [
       ['$0 train --config configs/mine.yaml --set grpo.learningRate=1e-4', 'Train with another learning rate'],
     ],
     run: (options, { progress, signal }) =>
-      withConfig(options, async (run) =>
-        (await import('./train.ts')).train(run, progress, signal, { resume: options.resume === true }),
-      ),
+      withConfig(options, async (run) => {
+        const resuming = { resume: options.resume === true }
+        if (run.policy.type !== 'endpoint') return (await import('./train.ts')).train(run, progress, signal, resuming)
+        return (await import('./externalTraining.ts')).trainExternally(run, run.policy, progress, signal, resuming)
+      }),
   },
   {
     words: 'replay <directory>',
@@ -286,9 +288,9 @@ export const commands: Command[] = [
       const request = { config, overrides: set, vary, policies: policy, baseline: baseline ?? null }
       const compared = await compare(request, progress, signal)
       if (!compared.ok) return compared
+      const written = await writeReport(`rollouts/${compared.value.name}`)
       const text = comparisonText(compared.value, process.stdout.columns ?? 120)
       print(options.json ? JSON.stringify(compared.value) : text)
-      const written = await writeReport(`rollouts/${compared.value.name}`)
       if (written.ok) progress.line(written.value)
       return written
     },
@@ -379,7 +381,7 @@ export const commands: Command[] = [
           : await startServer(directory, engineOptions.parse({ threads: given.threads }), options, settings)
       if (!served.ok) return served
       progress.line(`Serving ${served.value.model} at ${served.value.url}/v1 (Ctrl-C stops)`)
-      await untilAborted(signal)
+      await untilAborted(signal, progress)
       await served.value.close()
       return served
     },
@@ -438,7 +440,7 @@ export const commands: Command[] = [
       if (!viewer.ok) return viewer
       progress.line(`${directory}: ${viewer.value.url} (Ctrl-C stops)`)
       if (open) await (await import('open')).default(viewer.value.url)
-      await untilAborted(signal)
+      await untilAborted(signal, progress)
       await viewer.value.close()
       return viewer
     },
@@ -495,7 +497,8 @@ async function withConfig(
   return loaded.ok ? run(loaded.value) : loaded
 }
 
-async function untilAborted(signal: AbortSignal): Promise<void> {
+async function untilAborted(signal: AbortSignal, progress: Progress): Promise<void> {
+  progress.meanwhile(null)
   if (signal.aborted) return
   await new Promise((stop) => signal.addEventListener('abort', stop, { once: true }))
 }

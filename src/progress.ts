@@ -15,6 +15,8 @@ export interface Progress {
   done(note?: string): void
   /** A line of its own, above the bar. */
   line(text: string): void
+  /** What is shown while no stage runs for two seconds: loading, or work that cannot be counted. null: nothing, as while somebody is waited for. */
+  meanwhile(name: string | null): void
 }
 
 /** Where progress is written; `process.stderr` has this shape. */
@@ -24,6 +26,9 @@ export interface ProgressStream extends NodeJS.WritableStream {
 
 /** Seconds between two lines about a running stage where the output is no terminal. */
 const QUIET_SECONDS = 10
+
+/** Whoever waits longer is told what for. */
+const PATIENCE_SECONDS = 2
 
 /** What is counted this soon after a stage began was done before it. */
 const FIRST_COUNT_SECONDS = 0.3
@@ -42,6 +47,7 @@ interface Stage {
 export function createProgress(stream: ProgressStream = process.stderr): Progress {
   const display = stream.isTTY ? barDisplay(stream) : lineDisplay(stream)
   let stage: Stage | null = null
+  let other: { name: string; timer?: NodeJS.Timeout; shown: boolean } | null = null
 
   function done(note?: string) {
     if (!stage) return
@@ -49,11 +55,34 @@ export function createProgress(stream: ProgressStream = process.stderr): Progres
       `${[stage.name, amount(stage)].filter(Boolean).join(': ')} in ${duration(elapsed(stage))}${dash(note ?? stage.note)}`,
     )
     stage = null
+    waitForStage()
+  }
+
+  function waitForStage() {
+    if (!other) return
+    const waiting = other
+    waiting.timer = setTimeout(() => {
+      waiting.shown = true
+      display.begin({ name: waiting.name, total: null, count: 0, before: 0, note: '', began: performance.now() })
+    }, PATIENCE_SECONDS * 1000)
+    waiting.timer.unref()
+  }
+
+  function stopWaiting() {
+    clearTimeout(other?.timer)
+    if (other?.shown) display.end(null)
+    if (other) other.shown = false
   }
 
   return {
+    meanwhile(name) {
+      stopWaiting()
+      other = name === null ? null : { name, shown: false }
+      if (!stage) waitForStage()
+    },
     stage(name, total) {
       done()
+      stopWaiting()
       stage = { name, total: total ?? null, count: 0, before: 0, note: '', began: performance.now() }
       display.begin(stage)
     },
@@ -79,13 +108,14 @@ function advance(stage: Stage, count: number) {
 }
 
 /** Progress that says nothing, for callers that show none. */
-export const silentProgress: Progress = { stage() {}, tick() {}, to() {}, done() {}, line() {} }
+export const silentProgress: Progress = { stage() {}, tick() {}, to() {}, done() {}, line() {}, meanwhile() {} }
 
 /** How a stage is put before a person: one of these for terminals, one for everything else. */
 interface Display {
   begin(stage: Stage): void
   update(stage: Stage): void
-  end(summary: string): void
+  /** With a line about it, or none. */
+  end(summary: string | null): void
   line(text: string): void
 }
 
@@ -101,7 +131,7 @@ function lineDisplay(stream: ProgressStream): Display {
     update() {},
     end(summary) {
       clearInterval(timer)
-      write(summary)
+      if (summary !== null) write(summary)
     },
     line: write,
   }
@@ -141,7 +171,7 @@ function barDisplay(stream: ProgressStream): Display {
     end(summary) {
       bar?.stop()
       bar = null
-      stream.write(`${clear}${summary}\n`)
+      stream.write(summary === null ? clear : `${clear}${summary}\n`)
     },
     line(text) {
       stream.write(`${clear}${text}\n`)

@@ -40,6 +40,27 @@ describe('where the output is no terminal', () => {
     expect(text()).not.toContain('\x1b')
   })
 
+  test('what takes longer than two seconds outside stages is named, and says no more when a stage begins', () => {
+    const { progress, text } = written(false)
+    progress.meanwhile('report')
+    vi.advanceTimersByTime(1900)
+    expect(text()).toBe('')
+    vi.advanceTimersByTime(12_000)
+    progress.stage('reading', 2)
+    progress.tick(2)
+    progress.done()
+    vi.advanceTimersByTime(1900)
+    progress.meanwhile(null)
+    vi.advanceTimersByTime(60_000)
+    expect(text().split('\n')).toEqual([
+      'report',
+      'report: 10 s',
+      'reading: 2 to do',
+      'reading: 2 of 2 (100 %) in 0 s',
+      '',
+    ])
+  })
+
   test('a new stage ends the one before; without a total only the time is told', () => {
     const { progress, text } = written(false)
     progress.stage('loading')
