@@ -61,9 +61,10 @@ export function createProgress(stream: ProgressStream = process.stderr): Progres
   function waitForStage() {
     if (!other) return
     const waiting = other
+    const began = performance.now()
     waiting.timer = setTimeout(() => {
       waiting.shown = true
-      display.begin({ name: waiting.name, total: null, count: 0, before: 0, note: '', began: performance.now() })
+      display.begin({ name: waiting.name, total: null, count: 0, before: 0, note: '', began })
     }, PATIENCE_SECONDS * 1000)
     waiting.timer.unref()
   }

@@ -54,7 +54,7 @@ describe('where the output is no terminal', () => {
     vi.advanceTimersByTime(60_000)
     expect(text().split('\n')).toEqual([
       'report',
-      'report: 10 s',
+      'report: 12 s',
       'reading: 2 to do',
       'reading: 2 of 2 (100 %) in 0 s',
       '',
