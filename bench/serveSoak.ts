@@ -111,6 +111,7 @@ interface Answer {
   text: string
 }
 
+/** As clients do, again when a connection that was kept open is closed at that moment. */
 async function post(url: string, path: string, body: unknown, headers = {}, signal?: AbortSignal): Promise<Answer> {
   const response = await fetch(url + path, {
     method: 'POST',
@@ -118,7 +119,8 @@ async function post(url: string, path: string, body: unknown, headers = {}, sign
     body: JSON.stringify(body),
     ...(signal ? { signal } : {}),
   })
-  return { status: response.status, text: await response.text() }
+  const text = await response.text()
+  return response.status === 408 ? post(url, path, body, headers, signal) : { status: response.status, text }
 }
 
 /** One user: a thing at a time, drawn anew each time. */

@@ -72,28 +72,37 @@ export async function loadCheckpoint(
   try {
     if (adapterDirectory === null && !isAdapter(directory)) return { ok: true, value: await loadModel(directory) }
     const own = adapterDirectory ?? directory
-    const config = await readJson(join(own, 'adapter_config.json'))
-    if (config === null)
-      throw new CheckpointError(
-        'missing_file',
-        `${own} holds no adapter_config.json: expected a PEFT adapter directory`,
-      )
+    const config = await adapterConfig(own)
     const base = adapterDirectory === null ? baseDirectory(own, config) : directory
     if (isAdapter(base))
       throw new CheckpointError('bad_file', `${base} is an adapter itself; expected the directory of a whole model`)
-    const model = await loadModel(base)
-    const path = join(own, 'adapter_model.safetensors')
-    return {
-      ok: true,
-      value: {
-        ...model,
-        adapter: { config, weights: new Map(openTensors(path)) },
-        training: await loadTraining(own),
-      },
-    }
+    return { ok: true, value: await adapted(await loadModel(base), own, config) }
   } catch (error) {
     return { ok: false, failure: failureOf(error, `loading checkpoint ${directory}`) }
   }
+}
+
+/** An adapter directory on a model that is loaded already, whose own files may be gone. */
+export async function loadAdapter(model: Checkpoint, directory: string): Promise<Result<Checkpoint>> {
+  try {
+    return { ok: true, value: await adapted(model, directory, await adapterConfig(directory)) }
+  } catch (error) {
+    return { ok: false, failure: failureOf(error, `loading adapter ${directory}`) }
+  }
+}
+
+async function adapted(model: Checkpoint, directory: string, config: Record<string, unknown>): Promise<Checkpoint> {
+  const weights = new Map(openTensors(join(directory, 'adapter_model.safetensors')))
+  return { ...model, adapter: { config, weights }, training: await loadTraining(directory) }
+}
+
+async function adapterConfig(directory: string): Promise<Record<string, unknown>> {
+  const config = await readJson(join(directory, 'adapter_config.json'))
+  if (config !== null) return config
+  throw new CheckpointError(
+    'missing_file',
+    `${directory} holds no adapter_config.json: expected a PEFT adapter directory`,
+  )
 }
 
 async function loadModel(directory: string): Promise<Checkpoint> {
@@ -115,6 +124,26 @@ async function loadModel(directory: string): Promise<Checkpoint> {
     tokenizerFiles,
     weights,
     training: await loadTraining(directory),
+  }
+}
+
+/** Of a model directory, what says how the model reads text; weights need not be there. */
+export async function loadTokenizerFiles(
+  directory: string,
+): Promise<Result<Pick<Checkpoint, 'config' | 'generationConfig' | 'tokenizer' | 'tokenizerConfig' | 'chatTemplate'>>> {
+  try {
+    return {
+      ok: true,
+      value: {
+        config: (await readJson(join(directory, 'config.json'))) ?? {},
+        generationConfig: await readJson(join(directory, 'generation_config.json')),
+        tokenizer: await readJson(join(directory, 'tokenizer.json')),
+        tokenizerConfig: await readJson(join(directory, 'tokenizer_config.json')),
+        chatTemplate: await readText(join(directory, 'chat_template.jinja')),
+      },
+    }
+  } catch (error) {
+    return { ok: false, failure: failureOf(error, `reading the tokenizer in ${directory}`) }
   }
 }
 

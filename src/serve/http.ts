@@ -3,7 +3,8 @@
  * requests finish. Has no routes.
  */
 import { setMaxListeners } from 'node:events'
-import type { ServerResponse } from 'node:http'
+import { type ServerResponse, STATUS_CODES } from 'node:http'
+import type { Socket } from 'node:net'
 import fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { ApiError, describeError, errorBody } from './errors.ts'
 import type { Keys } from './keys.ts'
@@ -32,6 +33,7 @@ export function createHttpServer({ options, keys, metrics, log }: HttpParts, onC
     // looked after every second; Node's own half minute would make short limits long
     http: { headersTimeout: options.headerSeconds * 1000, connectionsCheckingInterval: 1000 },
     logger: false,
+    clientErrorHandler: answerNonsense,
     // after preClose only connections without a request are left; clients keep spare ones open
     forceCloseConnections: true,
   })
@@ -87,6 +89,20 @@ function requireKey(request: FastifyRequest, keys: Keys) {
   throw new ApiError(401, 'The API key is missing or wrong: send it as "Authorization: Bearer KEY".', {
     code: 'invalid_api_key',
   })
+}
+
+/** What came is no request, or not within the time for it: nobody is there to answer but the socket. */
+function answerNonsense({ code }: NodeJS.ErrnoException, socket: Socket) {
+  if (code === 'ECONNRESET' || !socket.writable) return socket.destroy()
+  const [status, problem] =
+    code === 'ERR_HTTP_REQUEST_TIMEOUT'
+      ? [408, 'The request did not come within the time for it; send it again.']
+      : code === 'HPE_HEADER_OVERFLOW'
+        ? [431, 'The headers are too long.']
+        : [400, 'This is no HTTP request.']
+  const body = JSON.stringify(errorBody(status, problem))
+  const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\nconnection: close`
+  socket.end(`${head}\r\n\r\n${body}`)
 }
 
 function answerError(error: FastifyError | ApiError, reply: FastifyReply) {

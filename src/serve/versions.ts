@@ -5,7 +5,7 @@
  */
 import { stat } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type Checkpoint, loadCheckpoint } from '../checkpoint/checkpoint.ts'
+import { type Checkpoint, loadAdapter } from '../checkpoint/checkpoint.ts'
 import { type EmbeddedPolicy, openPolicy } from '../policy/embedded.ts'
 import { policyOptions } from '../policy/options.ts'
 import type { Result } from '../types.ts'
@@ -28,7 +28,8 @@ export class ServedVersions {
 
   private constructor(
     readonly alias: string,
-    private readonly folder: string,
+    /** Without its weights: what all versions have in common. */
+    private readonly described: Checkpoint,
     /** Owns the device; its weights are the first version. */
     private readonly host: EmbeddedPolicy,
     private readonly keep: number,
@@ -45,7 +46,8 @@ export class ServedVersions {
     if (options.type !== 'checkpoint') throw new Error('a checkpoint became an endpoint')
     const host = await openPolicy(first.checkpoint, engine, { ...options, name: alias, step: first.step })
     if (!host.ok) return host
-    const versions = new ServedVersions(alias, first.root, host.value, keepVersions)
+    const described = { ...first.checkpoint, weights: new Map(), training: null }
+    const versions = new ServedVersions(alias, described, host.value, keepVersions)
     const model = await servedModel(host.value, first)
     // its weights go like others' when newer ones come; the device stays
     versions.add(first.step, { ...model, release: () => host.value.dropWeights() })
@@ -88,7 +90,8 @@ export class ServedVersions {
   }
 
   private async openAdapter(name: string, folder: string, base: ServedModel): Promise<Result<ServedModel>> {
-    const files = await loadCheckpoint(base.root ?? this.folder, folder)
+    // trainers delete older checkpoints: the folder of the base may be gone
+    const files = await loadAdapter(this.described, folder)
     if (!files.ok) return files
     const step = this.adapters.get(name) ?? 0
     this.adapters.set(name, step + 1)

@@ -154,7 +154,7 @@ test('streamed answers are recorded when they end; one whose client left is not'
   const abort = new AbortController()
   const left = client.completions.create({ ...ask, prompt: 'wait 5000 say nothing' }, { signal: abort.signal })
   for await (const _ of await left) abort.abort()
-  await vi.waitFor(async () => expect(await metric(url, 'showrunner_clients_left_total')).toBe(1))
+  await vi.waitFor(async () => expect(await metric(url, 'showrunner_clients_left_total')).toBe(1), { timeout: 20_000 })
   await clientOf(url, { 'x-session-id': 'streamed' }).reward(1)
   expect((await storedIn(directory)).segments.map(({ ids }) => letters.decode(ids))).toEqual(['say streamedstreamed'])
 })

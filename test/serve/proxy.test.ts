@@ -376,7 +376,7 @@ describe('in front of an endpoint that', () => {
     await new Promise((sent) => setTimeout(sent, 100))
     abort.abort()
     await asked
-    await vi.waitFor(() => expect(left).toBe(1))
+    await vi.waitFor(() => expect(left).toBe(1), { timeout: 20_000 })
   })
 })
 

@@ -62,6 +62,8 @@ function watching(run: string) {
   return { watch, taken, said }
 }
 
+const patience = { timeout: 20_000 }
+const soon = (holds: () => void) => vi.waitFor(holds, patience)
 const moments = (count: number) => new Promise((passed) => setTimeout(passed, count * 50))
 
 test('only whole checkpoints are handed over, each once, newer ones only, and never after the end', async () => {
@@ -70,7 +72,7 @@ test('only whole checkpoints are handed over, each once, newer ones only, and ne
   const { watch, taken, said } = watching(run)
   await moments(2)
   await save(run, 2)
-  await vi.waitFor(() => expect(taken).toEqual([2]))
+  await soon(() => expect(taken).toEqual([2]))
 
   await save(join(root, 'whole'), 3)
   const whole = stepDirectory(join(root, 'whole'), 3)
@@ -92,18 +94,19 @@ test('only whole checkpoints are handed over, each once, newer ones only, and ne
   expect([taken, said]).toEqual([[2], []])
   rmSync(third, { recursive: true })
   renameSync(`${third}.partial`, third)
-  await vi.waitFor(() => expect(taken).toEqual([2, 3]))
+  await soon(() => expect(taken).toEqual([2, 3]))
 
   // one that is refused is told once, and the next is taken
   await save(run, 4)
-  await vi.waitFor(() => expect(said).toEqual(['not served: four is bad']))
+  await soon(() => expect(said).toEqual(['not served: four is bad']))
   await moments(3)
-  await save(run, 5)
-  rmSync(join(stepDirectory(run, 5), 'config.json'))
-  await vi.waitFor(() => expect(said).toHaveLength(2))
+  await save(join(root, 'whole'), 5)
+  rmSync(join(stepDirectory(join(root, 'whole'), 5), 'config.json'))
+  renameSync(stepDirectory(join(root, 'whole'), 5), stepDirectory(run, 5))
+  await soon(() => expect(said).toHaveLength(2))
   expect(said[1]).toContain(`${stepDirectory(run, 5)} holds no config.json`)
   await save(run, 6)
-  await vi.waitFor(() => expect(taken).toEqual([2, 3, 4, 6]))
+  await soon(() => expect(taken).toEqual([2, 3, 4, 6]))
   await watch.stop()
   await save(run, 7)
   await moments(3)
@@ -159,9 +162,9 @@ test('requests that run while checkpoints come are answered, each by the version
     for (const step of steps.slice(1)) {
       await save(run, step)
       const now = async () => (await (await fetch(`${server.url}/v1/models/run`)).json()) as { policy_version: string }
-      await vi.waitFor(async () => expect((await now()).policy_version).toBe(`run@${step}`), { timeout: 20_000 })
+      await vi.waitFor(async () => expect((await now()).policy_version).toBe(`run@${step}`), patience)
       const before = answers.length
-      await vi.waitFor(() => expect(answers.length).toBeGreaterThan(before + 8), { timeout: 20_000 })
+      await vi.waitFor(() => expect(answers.length).toBeGreaterThan(before + 8), patience)
     }
     busy = false
     await Promise.all(users)
