@@ -89,13 +89,16 @@ function folderOf(directory: string, datasets: readonly string[], progress: Prog
   return {
     name,
     async stores() {
+      const paths = await findStores(directory)
       const sweep = await readSweep(directory)
-      const cells = sweep?.ok ? sweep.value.cells : []
-      return (await findStores(directory)).map((path) => {
-        const cell = cells.find((one) => resolve(one.directory) === resolve(path))
-        const label = sweep?.ok && cell ? cellLabel(cell.settings, sweep.value) : path || name
-        return { path, label }
+      if (!sweep?.ok) return paths.map((path) => ({ path, label: path || name }))
+      // cells in the order of their comparison, after what else there is
+      const named = paths.map((path) => {
+        const place = sweep.value.cells.findIndex((cell) => resolve(cell.directory) === resolve(path))
+        const cell = sweep.value.cells[place]
+        return { path, place, label: cell ? cellLabel(cell.settings, sweep.value) : path || name }
       })
+      return named.sort((a, b) => a.place - b.place).map(({ path, label }) => ({ path, label }))
     },
     async open(path) {
       const store = join(directory, path)
