@@ -17,7 +17,6 @@ import { type Checkpoint, saveCheckpoint, stepDirectory } from '../src/checkpoin
 import { engineOptions } from '../src/engine/options.ts'
 import { newAdapter } from '../src/policy/adapter.ts'
 import { initializeWeights } from '../src/policy/initialize.ts'
-import { policyOptions } from '../src/policy/options.ts'
 import { buildWordTokenizer } from '../src/policy/wordTokenizer.ts'
 import { startServer } from '../src/serve/open.ts'
 import { serveOptions } from '../src/serve/options.ts'
@@ -268,9 +267,7 @@ async function writeModel(root: string): Promise<Checkpoint> {
     training: { state: { step: 0 }, optimizer: new Map() },
   }
   const first = stepDirectory(join(root, 'run'), 0)
-  const options = policyOptions.parse({ type: 'checkpoint', path: first, lora: {} })
-  if (options.type !== 'checkpoint' || options.lora === null) throw new Error('no LoRA options')
-  const adapter = newAdapter(config, first, options.lora, 1)
+  const adapter = newAdapter(config, first, { rank: 8, alpha: 16, targets: ['q_proj', 'v_proj'] }, 1)
   const results = [
     await saveCheckpoint(first, model),
     await saveCheckpoint(join(root, 'adapter'), { ...model, adapter, training: null }),
