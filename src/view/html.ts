@@ -33,10 +33,12 @@ function escaped(text: string): string {
 export interface Frame {
   /** The run's name, with that of the store where there are several. */
   run: string
-  /** Under which address the pages of the store lie; addresses in `body`, `gold` and `keys` begin with / and are moved there. */
+  /** Under which address the pages of the store lie; addresses in `body`, `gold` and `keys` begin with / and are moved there, save those of other stores, `/in/...`. */
   root: string
   /** Whether the folder has other stores to go to. */
   several: boolean
+  /** No store lies at `root`: there is only the list of stores. */
+  storeless?: boolean
   title: string
   /** Which entry of the navigation this page is. */
   tab: 'trajectories' | 'training' | 'stores' | null
@@ -49,7 +51,18 @@ export interface Frame {
   body: Html
 }
 
-export function page({ run, root, several, title, tab, gold, keys = {}, followAfter, body }: Frame): string {
+export function page({
+  run,
+  root,
+  several,
+  storeless = false,
+  title,
+  tab,
+  gold,
+  keys = {},
+  followAfter,
+  body,
+}: Frame): string {
   const suffix = gold?.shown ? '?gold=1' : ''
   const entry = (name: Frame['tab'], href: string, text: string) =>
     html`<a href="${href}"${tab === name && markup(' aria-current="page"')}>${text}</a>`
@@ -70,8 +83,8 @@ export function page({ run, root, several, title, tab, gold, keys = {}, followAf
 <header class="top">
 <span class="run">${run}</span>
 <nav aria-label="Pages">${[
-    entry('trajectories', `/${suffix}`, 'Trajectories'),
-    entry('training', `/training${suffix}`, 'Live'),
+    !storeless && entry('trajectories', `/${suffix}`, 'Trajectories'),
+    !storeless && entry('training', `/training${suffix}`, 'Live'),
     html`<a href="/report">Report</a>`,
     several && entry('stores', '/stores', 'Stores'),
   ]}</nav>
@@ -91,7 +104,7 @@ ${help}
 </html>
 `
   // texts are escaped, so that a quote only ever ends an attribute
-  return root === '/' ? text : text.replace(/ (href|src|action|data-key-[a-z])="\//g, ` $1="${root}`)
+  return root === '/' ? text : text.replace(/ (href|src|action|data-key-[a-z])="\/(?!in\/)/g, ` $1="${root}`)
 }
 
 const KEYS: readonly [string, string][] = [

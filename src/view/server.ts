@@ -17,6 +17,7 @@ import { PageError } from './pageError.ts'
 import type { StoreName, ViewedFolder } from './sources.ts'
 import { labelBody, StorePages } from './storePages.ts'
 import { storesBody } from './storesPage.ts'
+import type { Elsewhere } from './trajectoryPage.ts'
 
 /** How often the list of stores asks again. */
 const STORES_MS = 2000
@@ -61,7 +62,12 @@ export function createViewer(
       return send(reply, await (await stores.of(params.store)).listing(queryOf(query)))
     })
     server.get<Asked>(`${root}/t/*`, async ({ params, query }, reply) =>
-      send(reply, await (await stores.of(params.store)).trajectory(params['*'], queryOf(query))),
+      send(
+        reply,
+        await (await stores.of(params.store)).trajectory(params['*'], queryOf(query), () =>
+          stores.elsewhere(params.store, params['*']),
+        ),
+      ),
     )
     server.get<Asked>(`${root}/tokens/*`, async ({ params, query }, reply) =>
       send(reply, await (await stores.of(params.store)).tokens(params['*'], queryOf(query))),
@@ -96,6 +102,7 @@ export function createViewer(
       run: folder.name,
       root: '/',
       several: true,
+      storeless: !names.some(({ path }) => path === ''),
       title: 'Stores',
       tab: 'stores',
       gold: null,
@@ -138,7 +145,7 @@ class OpenStores {
   }
 
   async of(name: string | undefined): Promise<StorePages> {
-    const root = name === undefined ? '/' : `/in/${encodeURIComponent(name)}/`
+    const root = rootOf(name)
     const known = this.opened.get(root)
     if (known !== undefined) return known
     const found = (await this.names()).find(({ path }) => storeRoot(path) === root)
@@ -161,6 +168,18 @@ class OpenStores {
     return pages
   }
 
+  /** The trajectories of the same id in the other stores that are open: of the cells of a comparison, the same question and seed. */
+  async elsewhere(name: string | undefined, trajectoryId: string): Promise<Elsewhere[]> {
+    const own = rootOf(name)
+    const found = []
+    for (const { path, label } of await this.names()) {
+      const root = storeRoot(path)
+      const row = root === own ? null : await (await this.opened.get(root))?.peek(trajectoryId)
+      if (row) found.push({ label, root, row })
+    }
+    return found
+  }
+
   async all(): Promise<StorePages[]> {
     const names = await this.names()
     return Promise.all(names.map((name) => this.open(name)))
@@ -169,6 +188,11 @@ class OpenStores {
   async close(): Promise<void> {
     for (const pages of this.opened.values()) await (await pages).close()
   }
+}
+
+/** `name` as it stands in an address, decoded. */
+function rootOf(name: string | undefined): string {
+  return name === undefined ? '/' : `/in/${encodeURIComponent(name)}/`
 }
 
 function queryOf(asked: unknown): ListQuery {

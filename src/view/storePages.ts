@@ -5,6 +5,7 @@
 import { z } from 'zod'
 import { appendLabel, type Label, labelKinds, readLabels } from '../trajectory/labels.ts'
 import { readRatios } from '../trajectory/ratios.ts'
+import type { TrajectoryRow } from '../trajectory/schema.ts'
 import type { Failure } from '../types.ts'
 import { addressOf, asksForGold, type ListQuery, matching } from './filter.ts'
 import { type Frame, html, page } from './html.ts'
@@ -18,7 +19,7 @@ import { Searches } from './search.ts'
 import { SegmentPages } from './segments.ts'
 import type { ViewedStore, ViewSources } from './sources.ts'
 import { tokensBody } from './tokensPage.ts'
-import { pathOf, trajectoryBody } from './trajectoryPage.ts'
+import { type Elsewhere, pathOf, trajectoryBody } from './trajectoryPage.ts'
 
 /** How often a page asks again while a run grows, or while a search goes on. */
 const GROWING_MS = 2000
@@ -181,7 +182,13 @@ export class StorePages {
     })
   }
 
-  async trajectory(trajectoryId: string, query: ListQuery): Promise<string> {
+  /** What is stored of a trajectory; null when there is none of this id so far. */
+  async peek(trajectoryId: string): Promise<TrajectoryRow | null> {
+    const position = this.index.positionOf(trajectoryId)
+    return position === null ? null : this.index.row(position)
+  }
+
+  async trajectory(trajectoryId: string, query: ListQuery, elsewhere: () => Promise<Elsewhere[]>): Promise<string> {
     const position = await this.find(trajectoryId)
     const { labels } = await this.labelsByPosition()
     const { positions } = await this.listed(query, labels)
@@ -215,6 +222,7 @@ export class StorePages {
       body: trajectoryBody({
         row,
         mates,
+        elsewhere: (await elsewhere()).filter((other) => other.row.question === row.question),
         query,
         gold: gold ? { known: this.sources.gold(row.qid) } : null,
         clips: this.sources.clips(row.episodeId),

@@ -25,10 +25,19 @@ import {
   words,
 } from './words.ts'
 
+/** A trajectory in another store, `root` being where its pages are. */
+export interface Elsewhere {
+  label: string
+  root: string
+  row: TrajectoryRow
+}
+
 export interface TrajectoryContent {
   row: TrajectoryRow
   /** The runs of the same question, this one among them, in order. */
   mates: readonly TrajectoryRow[]
+  /** The same question in other stores, such as other cells of a comparison. */
+  elsewhere: readonly Elsewhere[]
   query: ListQuery
   /** Set when gold was asked for; its null where neither answer key nor data set has it. */
   gold: { known: KeyedQuestion | null } | null
@@ -79,6 +88,7 @@ ${row.failure !== null && html`<p class="trouble">${row.failure.message}</p>`}
 <aside class="beside" aria-label="Label, rewards and facts">
 ${labelForm(content)}
 ${matesSection(content)}
+${elsewhereSection(content)}
 ${gold !== null && rewards(row)}
 ${usage(row)}
 ${about(row)}
@@ -201,6 +211,20 @@ function matesSection({ row, mates, query, gold }: TrajectoryContent): Html | nu
 <td>${chips(mate.turns)}</td>
 <td>${mate.answer === null ? html`<span class="none">${words(mate.stopReason)}</span>` : html`<span title="${mate.options[mate.answer] ?? null}">a${mate.answer}</span>`}${gold !== null && html` ${mark(mate)}`}</td>
 ${gold !== null && html`<td class="number">${mate.reward === null ? '–' : decimal(mate.reward.total)}</td><td class="number">${mate.advantage === null ? '–' : signed(mate.advantage)}</td>`}
+</tr>`,
+  )}</tbody></table></div></section>`
+}
+
+function elsewhereSection({ elsewhere, gold }: TrajectoryContent): Html | null {
+  if (elsewhere.length === 0) return null
+  return html`<section class="panel" aria-labelledby="elsewhere-title"><h2 id="elsewhere-title">Elsewhere <span class="aside">the same question in other stores</span></h2>
+<div class="scroll"><table class="mates"><caption class="unseen">The same question in other stores</caption>
+<thead><tr><th scope="col">Store</th><th scope="col">Turns</th><th scope="col">Answer</th></tr></thead>
+<tbody>${elsewhere.map(
+    ({ label, root, row }) => html`<tr>
+<th scope="row"><a href="${root}t/${idInAddress(row.trajectoryId)}${gold !== null && '?gold=1'}">${label}</a></th>
+<td>${chips(row.turns)}</td>
+<td>${row.answer === null ? html`<span class="none">${words(row.stopReason)}</span>` : html`<span title="${row.options[row.answer] ?? null}">a${row.answer}</span>`}${gold !== null && html` ${mark(row)}`}</td>
 </tr>`,
   )}</tbody></table></div></section>`
 }
