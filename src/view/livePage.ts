@@ -90,16 +90,14 @@ const KNOWN: Record<string, { title: string; meaning: string; share?: true }> = 
   secondsUpdate: { title: 'Seconds of update', meaning: 'Per step.' },
 }
 
+/** Also between the last step and the closing of the store: a page that stopped following then would never say that the run is complete. */
 export function isRunning({
   complete,
   written,
   now,
   metrics,
-  planned,
-}: Omit<LiveContent, 'newest' | 'gold' | 'totals' | 'trajectories'>): boolean {
+}: Pick<LiveContent, 'complete' | 'written' | 'now' | 'metrics'>): boolean {
   if (complete || written === null) return false
-  const last = metrics.steps.at(-1)
-  if (planned !== null && last !== undefined && last.step + 1 >= planned) return false
   const silent = (now.getTime() - written.getTime()) / 1000
   return silent < Math.max(SILENT_SECONDS, SILENT_STEPS * secondsPerStep(metrics.steps))
 }

@@ -356,6 +356,17 @@ describe('a run that is being written', () => {
     await viewer.close()
   })
 
+  test('after its last step the page follows on until the run is closed', async () => {
+    const last = join(root, 'last')
+    await writeMadeRun(last, made, { close: false })
+    writeFileSync(join(last, 'metrics.jsonl'), `${JSON.stringify(record(39))}\n`)
+    const viewer = await viewerOf(last)
+    const page = await body('/training', viewer)
+    expect(page).toContain('Step 40 of 40. Running')
+    expect(page).toContain('data-follow-after="2000"')
+    await viewer.close()
+  })
+
   test('a run without metrics shows what it has', async () => {
     const page = await body('/training')
     expect(page).toContain('<dt>trajectories</dt><dd>600</dd>')
