@@ -53,6 +53,22 @@ describe('compareCells', () => {
     expect(comparisonText(found, 100)).toContain('1 questions missing')
   })
 
+  test('the text fits its width, numbers stand below each other, and the Pareto set is marked', () => {
+    for (const width of [80, 120]) {
+      const lines = comparisonText(comparison, width).split('\n')
+      expect(Math.max(...lines.map(({ length }) => length))).toBeLessThanOrEqual(width)
+      const [head = '', ...rows] = lines.slice(0, 4)
+      expect(head.trim().split(/ {2,}/)).toEqual(['accuracy %', 'difference, points', '+/−', 'p'])
+      expect(new Set(rows.map((row) => row.indexOf('['))).size).toBe(1)
+      expect(rows.map((row) => row.trim().split(/ +/)[0])).toEqual(['maxTurns=1', 'maxTurns=2', 'maxTurns=3'])
+      expect(rows[0]).toContain('baseline')
+      // every budget costs the same tokens here, so that only the most accurate is in the set
+      expect(lines.filter((line) => /^maxTurns=\d.*★/.test(line)).map((line) => line.slice(0, 10))).toEqual([
+        'maxTurns=3',
+      ])
+    }
+  })
+
   test('one question more is not distinguishable, and the text says how many it would take', () => {
     const against = compareCells({ ...sweep, baseline: { maxTurns: 2 } }, outcomes)
     const third = against.differences.find(({ cell }) => cell === 'maxTurns=3')
