@@ -45,6 +45,21 @@ const set: Options = {
   nargs: 1,
   describe: 'Change a key of the configuration: path.to.key=value (may be repeated)',
 }
+/** Which system, and which of its roles the policy plays and is trained in. */
+const casting: Record<'system' | 'role', Options> = {
+  system: {
+    type: 'string',
+    requiresArg: true,
+    describe: 'Run this system; by default that of the configuration (short for --set system.name=...)',
+  },
+  role: {
+    type: 'string',
+    array: true,
+    default: [],
+    nargs: 1,
+    describe: 'Role of the system that the policy plays, the others frozen (may be repeated; trainedRoles)',
+  },
+}
 const resume: Options = { type: 'boolean', default: false, describe: 'Continue the run where it stopped' }
 const json: Options = { type: 'boolean', default: false, describe: 'Print JSON instead of text' }
 
@@ -158,7 +173,7 @@ export const commands: Command[] = [
   {
     words: 'rollout [config]',
     about: 'Generate and score trajectories, without training',
-    options: { config: config(), set, resume },
+    options: { config: config(), ...casting, set, resume },
     examples: [['$0 rollout --config configs/longtvqa-plus.yaml --resume', 'Go on with what is not stored yet']],
     run: (options, { progress, signal }) =>
       withConfig(options, async (run) =>
@@ -168,7 +183,7 @@ export const commands: Command[] = [
   {
     words: 'train [config]',
     about: 'Train a master by GRPO; one behind an endpoint with the trainer that updates it (docs/training.md)',
-    options: { config: config(), set, resume },
+    options: { config: config(), ...casting, set, resume },
     examples: [
       ['$0 train --config configs/mine.yaml --set grpo.learningRate=1e-4', 'Train with another learning rate'],
     ],
@@ -206,8 +221,8 @@ export const commands: Command[] = [
         requiresArg: true,
       },
       'max-turns': {
-        describe: 'K: how often the master may write',
-        default: 5,
+        describe:
+          'K: how often the master may write, or rounds of another system; by default that of the configuration',
         requiresArg: true,
         coerce: wholeNumber('max-turns', 1),
       },
@@ -217,6 +232,7 @@ export const commands: Command[] = [
         ...config('configs/quickstart.yaml'),
         describe: 'YAML file with the system, agents and budget to run with',
       },
+      ...casting,
       set,
       json,
     },
@@ -228,13 +244,13 @@ export const commands: Command[] = [
     ],
     async run(options, { progress, signal, print }) {
       const { evaluateCheckpoint } = await import('./evaluate.ts')
-      const { checkpoint, dataset, config, set, sampled, limit } = options as Evaluate
-      const maxTurns = options['max-turns'] as number
+      const { checkpoint, dataset, config, sampled, limit } = options as Evaluate
+      const maxTurns = (options['max-turns'] as number | undefined) ?? null
       const evaluated = await evaluateCheckpoint({
         checkpoint: checkpoint ?? null,
         dataset: dataset ?? null,
         config,
-        overrides: set,
+        overrides: overridesOf(options),
         maxTurns,
         temperature: sampled ? 1 : 0,
         limit: limit ?? null,
@@ -251,6 +267,7 @@ export const commands: Command[] = [
     about: 'Compare budgets, settings and masters on the same questions: accuracy against cost, with intervals',
     options: {
       config: config(),
+      ...casting,
       set,
       vary: {
         ...set,
@@ -284,8 +301,8 @@ export const commands: Command[] = [
       const { compare } = await import('./compare.ts')
       const { comparisonText } = await import('./report/terminal.ts')
       const { writeReport } = await import('./report/write.ts')
-      const { config, set, vary, policy, baseline } = options as Compare
-      const request = { config, overrides: set, vary, policies: policy, baseline: baseline ?? null }
+      const { config, vary, policy, baseline } = options as Compare
+      const request = { config, overrides: overridesOf(options), vary, policies: policy, baseline: baseline ?? null }
       const compared = await compare(request, progress, signal)
       if (!compared.ok) return compared
       const written = await writeReport(`rollouts/${compared.value.name}`)
@@ -465,12 +482,11 @@ type Evaluate = {
   checkpoint?: string
   dataset?: string
   config: string
-  set: string[]
   sampled: boolean
   limit?: number
 }
 type View = { directory: string; port?: number; dataset?: string[]; open: boolean }
-type Compare = { config: string; set: string[]; vary: string[]; policy: string[]; baseline?: string }
+type Compare = { config: string; vary: string[]; policy: string[]; baseline?: string }
 type Serve = {
   directory?: string
   host?: string
@@ -487,13 +503,26 @@ type Serve = {
 
 // ---------------------------------------------------------------- what handlers share
 
-/** Loads `--config` with `--set`. */
+/** `--system`, `--role` and `--set`, which wins over both. */
+function overridesOf({
+  system,
+  role = [],
+  set,
+}: { system?: string; role?: string[]; set?: string[] } & Words): string[] {
+  return [
+    ...(system === undefined ? [] : [`system.name=${system}`]),
+    ...(role.length === 0 ? [] : [`trainedRoles=${JSON.stringify(role)}`]),
+    ...(set ?? []),
+  ]
+}
+
+/** Loads `--config` with what changes it. */
 async function withConfig(
   options: Words,
   run: (config: RunConfig) => Promise<Result<unknown>>,
 ): Promise<Result<unknown>> {
   const { loadConfig } = await import('./config.ts')
-  const loaded = await loadConfig(options.config as string, options.set as string[])
+  const loaded = await loadConfig(options.config as string, overridesOf(options))
   return loaded.ok ? run(loaded.value) : loaded
 }
 

@@ -10,13 +10,14 @@ import { configHash } from './configFile.ts'
 import type { Dataset } from './dataset/index.ts'
 import type { EngineInUse } from './engine/protocol.ts'
 import { policyContent, questionsContent, samplingHash } from './identity.ts'
-import { type OpenRun, openHelpers, openMaster, openQuestions } from './open.ts'
+import { type OpenRun, openAround, openMaster, openQuestions } from './open.ts'
 import type { Progress } from './progress.ts'
 import { type Comparison, compareCells } from './report/comparison.ts'
 import type { Outcome } from './report/outcome.ts'
 import { readOutcomes } from './report/read.ts'
 import { cellLabel, type Sweep } from './report/sweep.ts'
 import { writeComparison, writeSweep } from './report/write.ts'
+import type { FrozenRoles } from './rollout/index.ts'
 import { answerable, drawnQuestions, noAnswers, rolloutsInto } from './rollouts.ts'
 import { recordConfig, recordEngine } from './runFolder.ts'
 import { cellDirectories, ORACLE, type PlannedCell, planSweep, type SweepPlan, type SweepRequest } from './sweepPlan.ts'
@@ -73,7 +74,7 @@ async function sweepOf(plan: SweepPlan, dataset: Dataset, of: number, tasks: rea
   const questions = await questionsContent(dataset)
   const hashes: string[] = []
   for (const { config, ceiling } of plan.cells) {
-    const policy = await policyContent(config.policy)
+    const policy = await policyContent(config)
     if (!policy.ok) return policy
     hashes.push(samplingHash(config, { policy: ceiling ? ORACLE : policy.value, questions }))
   }
@@ -115,7 +116,7 @@ function shared(settings: readonly Sweep['setting'][]): Sweep['setting'] {
 }
 
 /** A cell, for the reader. */
-function describe({ system, agents, rollout, policy, engine, seed, dataset }: RunConfig): Sweep['setting'] {
+function describe({ system, roles, agents, rollout, policy, engine, seed, dataset }: RunConfig): Sweep['setting'] {
   const agent = (one: { type: string; model?: string }) =>
     one.model === undefined ? one.type : `${one.type}, ${one.model}`
   const { name, ...options } = system
@@ -125,7 +126,14 @@ function describe({ system, agents, rollout, policy, engine, seed, dataset }: Ru
     'grounding agent': agent(agents.grounding),
     'vision agent': agent(agents.vision),
     data: dataset.path,
-    'turns at most (K)': [rollout.budget.turns].flat().join(', '),
+    ...(Object.keys(roles).length === 0
+      ? {}
+      : {
+          'frozen roles': Object.entries(roles)
+            .map(([role, one]) => `${role}: ${agent(one)}`)
+            .join('; '),
+        }),
+    'turns at most (K)': [rollout.budget.turns ?? createSystem(system).turns].flat().join(', '),
     'clips in view (w)': rollout.budget.windowClips,
     decoding: rollout.temperature === 0 ? 'greedy' : `sampled, temperature ${rollout.temperature}`,
     engine: policy.type === 'endpoint' ? `endpoint ${policy.baseUrl}` : named(type, engineOptions),
@@ -174,7 +182,8 @@ async function runCells(
         outcomes.push(known)
         continue
       }
-      const key = configHash([cell.ceiling, cell.config.policy, cell.config.agents, cell.config.engine])
+      const { policy, roles, agents, engine, system } = cell.config
+      const key = configHash([cell.ceiling, policy, roles, agents, engine, system.name])
       if (open?.key !== key) {
         await open?.close()
         open = null
@@ -194,6 +203,7 @@ async function runCells(
         dataset,
         tasks,
         policy: open.policy,
+        roles: open.roles,
         agents: open.agents,
         system: createSystem(cell.config.system),
         options: cell.config.rollout,
@@ -220,6 +230,7 @@ async function runCells(
 interface OpenParts {
   key: string
   policy: Policy
+  roles: FrozenRoles
   agents: OpenAgents
   /** null where no engine of ours computes the master. */
   engine: EngineInUse | null
@@ -236,16 +247,17 @@ async function openParts(
   if (!master.ok) return master
   const { policy, trainable } = master.value
   const engine = trainable?.policy.device.inUse ?? null
-  const agents = await openHelpers(config, dataset)
-  if (!agents.ok) {
+  const around = await openAround(createSystem(config.system), config, dataset)
+  if (!around.ok) {
     await policy.close()
-    return agents
+    return around
   }
+  const { roles, agents } = around.value
   const close = async () => {
     await policy.close()
-    await agents.value.close()
+    await around.value.close()
   }
-  return { ok: true, value: { key, policy, agents: agents.value, engine, close } }
+  return { ok: true, value: { key, policy, roles, agents, engine, close } }
 }
 
 /** The oracle reads what has to be looked at from the words of miniature questions; for other data sets there is none. */

@@ -4,11 +4,12 @@
  */
 import { z } from 'zod'
 import { agentsOptions } from './agents/options.ts'
+import { cast } from './casting.ts'
 import { configHash, readConfigFile } from './configFile.ts'
 import { datasetOptions } from './dataset/options.ts'
 import { engineOptions } from './engine/options.ts'
 import { grpoOptions } from './grpo/options.ts'
-import { policyOptions } from './policy/options.ts'
+import { policyOptions, roleOptions } from './policy/options.ts'
 import { pricesOptions } from './report/options.ts'
 import { rewardOptions } from './reward/options.ts'
 import { rolloutOptions } from './rollout/options.ts'
@@ -47,6 +48,18 @@ export const runConfig = z
     engine: engineOptions.prefault({}),
     agents: agentsOptions.prefault({}),
     system: systemsOptions.prefault({}),
+    roles: z
+      .record(z.string(), roleOptions)
+      .default({})
+      .describe('Who plays roles of the system that the policy does not play, by name of the role: frozen models.'),
+    trainedRoles: z
+      .array(z.string())
+      .min(1)
+      .nullable()
+      .default(null)
+      .describe(
+        'Roles that the policy plays, and is trained in. Those that neither this nor `roles` names are then frozen too: the policy as it is before training plays them. null: the policy plays all that `roles` does not name.',
+      ),
     rollout: rolloutOptions.prefault({}),
     // a section that is left out lacks alpha, and is told so
     reward: rewardOptions.prefault({} as z.input<typeof rewardOptions>),
@@ -131,8 +144,11 @@ export const runConfig = z
 export type RunConfig = z.output<typeof runConfig>
 
 /** `overrides` are `path.to.key=value`, as given to `--set`; they win over the file. Errors name file, line and key. */
-export function loadConfig(path: string, overrides: readonly string[] = []): Promise<Result<RunConfig>> {
-  return readConfigFile(runConfig, path, overrides)
+export async function loadConfig(path: string, overrides: readonly string[] = []): Promise<Result<RunConfig>> {
+  const read = await readConfigFile(runConfig, path, overrides)
+  if (!read.ok) return read
+  const whole = cast(read.value)
+  return whole.ok ? whole : { ok: false, failure: { ...whole.failure, message: `${path}: ${whole.failure.message}` } }
 }
 
 /** The same as evaluation has it: with `evaluation.set`, over which `overrides` win. */

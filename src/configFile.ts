@@ -4,7 +4,7 @@
  *
  * `extends: presets/paper.yaml` (a path from the file's own folder) takes another file's values where this one has none. Mappings are
  * joined key by key; a section that says another `type` or `name` than the one it extends is another kind of thing and replaces it, as
- * lists and plain values do. A bare word, here and as the file itself, is a file of configs/presets: `extends: paper`.
+ * lists and plain values do; the same holds for a `type` or `name` that `--set` gives. A bare word, here and as the file itself, is a file of configs/presets: `extends: paper`.
  */
 import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
@@ -147,9 +147,12 @@ function over(base: Record<string, unknown>, own: Record<string, unknown>): Reco
   return result
 }
 
+/** Keys that say what kind of thing a section describes. */
+const KINDS: readonly string[] = ['type', 'name']
+
 /** Whether two sections are of different kinds, such as an embedded agent and one behind an endpoint. */
 function differs(base: Record<string, unknown>, own: Record<string, unknown>): boolean {
-  return ['type', 'name'].some((key) => key in base && key in own && base[key] !== own[key])
+  return KINDS.some((key) => key in base && key in own && base[key] !== own[key])
 }
 
 /** A short name for what a run was configured to do: the same values give the same hash, in whatever order. */
@@ -177,7 +180,14 @@ function applyOverride(document: Document, override: string, overridden: Map<str
     return `--set ${override}: expected path.to.key=value, such as --set grpo.learningRate=1e-4.`
   }
   try {
-    document.setIn(key.split('.'), parse(override.slice(equals + 1)))
+    const at = key.split('.')
+    const value: unknown = parse(override.slice(equals + 1))
+    const section = at.slice(0, -1)
+    const kind = at.at(-1) as string
+    // another kind of thing has other keys
+    const replaces =
+      KINDS.includes(kind) && section.length > 0 && ![undefined, value].includes(document.getIn(at) as unknown)
+    document.setIn(replaces ? section : at, replaces ? { [kind]: value } : value)
   } catch {
     return `--set ${override}: ${key} cannot be set, since ${key.split('.').slice(0, -1).join('.')} is no mapping in this file.`
   }

@@ -4,7 +4,7 @@
  */
 import { loadEvaluationConfig, type RunConfig } from './config.ts'
 import { datasetOptions } from './dataset/options.ts'
-import { goldFor, openRun } from './open.ts'
+import { goldFor, mostTurns, openRun } from './open.ts'
 import { whilePolicyAnswers } from './outages.ts'
 import { policyOptions } from './policy/options.ts'
 import type { Progress } from './progress.ts'
@@ -26,8 +26,8 @@ export interface EvaluateOptions {
   /** Where system, agents and the other bounds come from. */
   config: string
   overrides: readonly string[]
-  /** K. */
-  maxTurns: number
+  /** K; null: the largest that the configuration, or else the system, says. */
+  maxTurns: number | null
   /** 0 is greedy. */
   temperature: number
   /** Only the first so many questions; null: as the configuration says of its own data set, all of another. */
@@ -55,7 +55,7 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
     const key = answerKeyOf(tasks, (task) => goldFor(run.dataset, task))
     const streamed = rolloutStream(tasks, {
       ...run,
-      options: evaluationRollouts(config, maxTurns, temperature),
+      options: evaluationRollouts(config, maxTurns ?? mostTurns(config, run.system), temperature),
       step: 0,
       runSeed: config.seed,
       signal,

@@ -12,7 +12,7 @@ import type { Dataset } from './dataset/index.ts'
 import type { Result } from './types.ts'
 
 export interface Contents {
-  /** Of the master's files; of an endpoint its model name, since its weights cannot be seen. */
+  /** Of the files of the master and of frozen roles; of an endpoint its model name, since its weights cannot be seen. */
   policy: string
   /** Of questions, gold and episodes; of videos their size. */
   questions: string
@@ -23,7 +23,7 @@ export interface Contents {
  * do not enter, so a run may be resumed with others, for example after an endpoint was overloaded.
  */
 export function samplingHash(config: RunConfig, contents: Contents): string {
-  const { seed, policy, system, agents, reward, rollout, engine } = config
+  const { seed, policy, system, roles, agents, reward, rollout, engine } = config
   const { groupSize, temperature, budget } = rollout
   const master = policy.type === 'checkpoint' ? { type: policy.type, frozenType: policy.frozenType } : policy
   return configHash(
@@ -33,6 +33,7 @@ export function samplingHash(config: RunConfig, contents: Contents): string {
       master,
       engine: engine.type,
       system,
+      ...(Object.keys(roles).length === 0 ? {} : { roles: withoutPaths(roles) }),
       agents,
       reward,
       groupSize,
@@ -70,13 +71,45 @@ function withoutOperation(value: unknown): unknown {
 /** Files of a checkpoint that its answers do not depend on. */
 const NOT_SAMPLED_FROM = /^(training_state\.json|optimizer\.safetensors|.*\.partial)$/
 
-/** The content of a policy. Fails when a checkpoint's directory cannot be read. */
-export async function policyContent(policy: RunConfig['policy']): Promise<Result<string>> {
+/** The roles without where their models lie. */
+function withoutPaths(roles: RunConfig['roles']): unknown {
+  return Object.fromEntries(
+    Object.entries(roles).map(([role, one]) => [role, { ...one, path: null, adapter: null }] as const),
+  )
+}
+
+/** The content of the policy and of all frozen roles. Fails when a checkpoint's directory or a script cannot be read. */
+export async function policyContent({ policy, roles }: Pick<RunConfig, 'policy' | 'roles'>): Promise<Result<string>> {
+  const contents: string[] = []
+  for (const one of [policy, ...Object.values(roles)]) {
+    const content = await modelContent(one)
+    if (!content.ok) return content
+    contents.push(content.value)
+  }
+  return { ok: true, value: contents.join(' ') }
+}
+
+async function modelContent(policy: RunConfig['policy'] | RunConfig['roles'][string]): Promise<Result<string>> {
   if (policy.type === 'endpoint') return { ok: true, value: policy.model }
+  if (policy.type === 'scripted') return fileContent(policy.path)
   const own = await directoryContent(policy.path)
   if (!own.ok || policy.adapter === null) return own
   const adapter = await directoryContent(policy.adapter)
   return adapter.ok ? { ok: true, value: `${own.value} ${adapter.value}` } : adapter
+}
+
+async function fileContent(path: string): Promise<Result<string>> {
+  try {
+    return {
+      ok: true,
+      value: createHash('sha256')
+        .update(await readFile(path))
+        .digest('hex'),
+    }
+  } catch (error) {
+    const message = `${path} cannot be read: ${(error as Error).message}; check the path`
+    return { ok: false, failure: { boundary: 'policy', kind: 'missing_file', message } }
+  }
 }
 
 async function directoryContent(directory: string): Promise<Result<string>> {

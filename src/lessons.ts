@@ -186,14 +186,14 @@ export class Lessons {
     let firstMessages: readonly Message[] = []
     const outcome = await this.system.run({
       task: { episode, question },
-      master: {
+      speaker: () => ({
         say: async (messages) => {
           const situation = readSituation(messages, question, gold)
           situations.push(situation)
           if (situations.length === 1) firstMessages = [...messages]
           return { ok: true, text: this.act(style, situation, question, gold) }
         },
-      },
+      }),
       agents: this.simulatedAgents(story, storyQuestion),
       budget: {
         turns,

@@ -3,6 +3,7 @@
  * training, rollouts and evaluation differ in nothing else. Runs no system.
  */
 import { type MarkedBox, type MarkedBoxes, type OpenAgents, openAgents } from './agents/index.ts'
+import { cast, unmetNeeds } from './casting.ts'
 import { type Checkpoint, loadCheckpoint } from './checkpoint/checkpoint.ts'
 import type { RunConfig } from './config.ts'
 import { openBoxes } from './dataset/boxes.ts'
@@ -12,14 +13,19 @@ import { renderMiniature } from './miniature.ts'
 import { newAdapter } from './policy/adapter.ts'
 import { type EmbeddedPolicy, openPolicy } from './policy/embedded.ts'
 import { openEndpoint } from './policy/endpoint.ts'
+import type { RoleOptions } from './policy/options.ts'
+import { openScriptedModule } from './policy/scriptedModule.ts'
 import type { Progress } from './progress.ts'
+import type { FrozenRoles } from './rollout/index.ts'
 import { createSystem, type Purpose } from './systems/index.ts'
-import type { Gold, Policy, Result, System, Task } from './types.ts'
+import type { FrozenRole, Gold, Policy, Result, System, Task } from './types.ts'
 
 export interface OpenRun {
   dataset: Dataset
   system: System
   policy: Policy
+  /** Who plays the roles that the policy does not play. */
+  roles: FrozenRoles
   /** Set when the policy's weights are here and can be trained; `files` are those of the checkpoint it was opened from. */
   trainable: Trainable | null
   agents: OpenAgents
@@ -52,6 +58,9 @@ export async function openRun(
   signal: AbortSignal,
   purpose: Purpose = 'evaluation',
 ): Promise<Result<OpenRun>> {
+  const whole = cast(config)
+  if (!whole.ok) return whole
+  const system = createSystem(config.system, purpose)
   const dataset = await openQuestions(config.dataset, progress, signal)
   if (!dataset.ok) return dataset
   const master = await openMaster(config)
@@ -59,25 +68,92 @@ export async function openRun(
   if (master.value.trainable !== null) progress.line(describeEngine(master.value.trainable.policy.device.inUse))
   if (config.agents.oracleBoxes)
     progress.line('oracle: the vision agent is given boxes that tell about the right answer (agents.oracleBoxes)')
-  const agents = await openHelpers(config, dataset.value)
-  if (!agents.ok) {
+  const helpers = await openAround(system, whole.value, dataset.value)
+  if (!helpers.ok) {
     await master.value.policy.close()
-    return agents
+    return helpers
   }
   return {
     ok: true,
     value: {
       dataset: dataset.value,
-      system: createSystem(config.system, purpose),
+      system,
       ...master.value,
-      agents: agents.value,
+      roles: helpers.value.roles,
+      agents: helpers.value.agents,
       async close() {
         await master.value.policy.close()
-        await agents.value.close()
+        await helpers.value.close()
       },
     },
   }
 }
+
+/** What a system works with besides the policy: frozen roles and agents. */
+export interface OpenAround {
+  roles: FrozenRoles
+  agents: OpenAgents
+  close(): Promise<void>
+}
+
+/** Fails when an agent is lacking that the system asks. */
+export async function openAround(
+  system: System,
+  config: Pick<RunConfig, 'agents' | 'roles' | 'engine' | 'seed'>,
+  dataset: Dataset,
+): Promise<Result<OpenAround>> {
+  const agents = await openHelpers(config, dataset)
+  if (!agents.ok) return agents
+  const unmet = unmetNeeds(system, agents.value)
+  const roles = unmet === null ? await openRoles(config) : { ok: false as const, failure: unmet }
+  if (!roles.ok) {
+    await agents.value.close()
+    return roles
+  }
+  const close = async () => {
+    await agents.value.close()
+    await roles.value.close()
+  }
+  return { ok: true, value: { roles: roles.value.roles, agents: agents.value, close } }
+}
+
+/** Opens every model that plays a frozen role, once for all the roles that it plays. */
+async function openRoles({
+  roles,
+  engine,
+  seed,
+}: Pick<RunConfig, 'roles' | 'engine' | 'seed'>): Promise<Result<{ roles: FrozenRoles; close(): Promise<void> }>> {
+  const open = new Map<string, Policy>()
+  const close = async () => {
+    for (const policy of open.values()) await policy.close()
+  }
+  const played: Record<string, FrozenRole> = {}
+  for (const [role, { temperature, maxTokens, ...options }] of Object.entries(roles)) {
+    const key = JSON.stringify(options)
+    const known = open.get(key)
+    const opened =
+      known === undefined ? await openPlayer(options, { engine, seed }) : { ok: true as const, value: known }
+    if (!opened.ok) {
+      await close()
+      return { ok: false, failure: { ...opened.failure, message: `roles.${role}: ${opened.failure.message}` } }
+    }
+    open.set(key, opened.value)
+    played[role] = { policy: opened.value, temperature, maxTokens }
+  }
+  return { ok: true, value: { roles: played, close } }
+}
+
+async function openPlayer(
+  options: DistributiveOmit<RoleOptions, 'temperature' | 'maxTokens'>,
+  run: Pick<RunConfig, 'engine' | 'seed'>,
+): Promise<Result<Policy>> {
+  if (options.type === 'scripted') return openScriptedModule(options.path)
+  const policy = options.type === 'endpoint' ? options : { ...options, lora: null }
+  const opened = await openMaster({ ...run, policy, name: options.type === 'endpoint' ? options.model : options.path })
+  return opened.ok ? { ok: true, value: opened.value.policy } : opened
+}
+
+type DistributiveOmit<Union, Key extends PropertyKey> = Union extends unknown ? Omit<Union, Key> : never
 
 /** The agents; with the boxes of the data set where the configuration asks for that oracle. */
 export async function openHelpers(
@@ -96,7 +172,7 @@ async function boxesByClip({ directory, split, gold }: Dataset): Promise<Result<
   const byClip = new Map<string, MarkedBox[]>()
   for (const [qid, pictures] of read.value) {
     const clip = gold.get(qid)?.clipId
-    if (clip === undefined) continue
+    if (clip == null) continue
     const marked = pictures.flatMap(({ picture, boxes }) =>
       boxes.map((box) => ({ ...box, time: (picture - 1) / BOX_FPS })),
     )
@@ -146,6 +222,11 @@ function adapted({ policy, seed }: Pick<RunConfig, 'policy' | 'seed'>, files: Ch
 function stepOf({ training }: Checkpoint): number {
   const { step } = (training?.state ?? {}) as { step?: unknown }
   return typeof step === 'number' ? step : 0
+}
+
+/** The largest K that a run may have. */
+export function mostTurns({ rollout }: Pick<RunConfig, 'rollout'>, system: Pick<System, 'turns'>): number {
+  return Math.max(...[rollout.budget.turns ?? system.turns].flat())
 }
 
 /** The secret half of a task. Throws when it has none: callers choose tasks that do. */

@@ -15,7 +15,7 @@ import { measure } from './report/summarize.ts'
 import type { Measurement } from './report/summary.ts'
 import { scoreGroup } from './reward/index.ts'
 import type { RewardOptions } from './reward/options.ts'
-import { rolloutStream } from './rollout/index.ts'
+import { type FrozenRoles, rolloutStream } from './rollout/index.ts'
 import type { RolloutOptions } from './rollout/options.ts'
 import { claimRunFolder, recordConfig, recordEngine } from './runFolder.ts'
 import { answerKeyOf, writeAnswerKey } from './trajectory/answerKey.ts'
@@ -27,6 +27,7 @@ export interface StoredRollouts {
   tasks: readonly Task[]
   system: System
   policy: Policy
+  roles: FrozenRoles
   agents: Agents
   options: RolloutOptions
   reward: RewardOptions
@@ -52,7 +53,7 @@ export async function generateRollouts(
     const tasks = answerable(run.dataset, config.dataset.limit)
     if (tasks.length === 0) return noAnswers(config.dataset.path)
     const directory = join('rollouts', config.name)
-    const policy = await policyContent(config.policy)
+    const policy = await policyContent(config)
     if (!policy.ok) return policy
     const contents = { policy: policy.value, questions: await questionsContent(run.dataset) }
     const claimed = await claimRunFolder(directory, samplingHash(config, contents))

@@ -62,7 +62,8 @@ export function describeRollouts(groups: readonly ScoredGroup[]) {
   const all = groups.flatMap((group) => group.scored)
   const scored = all.flatMap((one) => (one.reward === null ? [] : [{ ...one, reward: one.reward }]))
   const trajectories = scored.map((one) => one.trajectory)
-  const turns = trajectories.flatMap((one) => one.turns)
+  const own = trajectories.map((one) => one.turns.filter(({ frozen }) => frozen !== true))
+  const turns = own.flat()
   const tokens = trajectories.map((one) => one.usage.master.completionTokens)
   const calls = (trajectory: Trajectory, kind: 'ground' | 'look') =>
     trajectory.turns.filter((turn) => turn.action.kind === kind).length
@@ -73,7 +74,7 @@ export function describeRollouts(groups: readonly ScoredGroup[]) {
     accuracy: mean(scored.map((one) => Number(one.correct))),
     grounded: mean(scored.map((one) => Number(one.grounded))),
     formatRate: mean(turns.map((turn) => Number(turn.wellFormed))),
-    turns: mean(trajectories.map((one) => one.turns.length)),
+    turns: mean(own.map((one) => one.length)),
     meanTokens: mean(tokens),
     maxTokens: tokens.reduce((most, count) => Math.max(most, count), 0),
     truncated: mean(trajectories.map((one) => Number(LIMITS.has(one.stopReason)))),

@@ -224,7 +224,7 @@ function combinations(axes: readonly Axis[]): Choice[][] {
 function comparable(config: RunConfig, turnsVaried: boolean): RunConfig {
   const { rollout, evaluation } = config
   const { turns } = rollout.budget
-  const most = turnsVaried || typeof turns === 'number' ? turns : Math.max(...evaluation.maxTurns)
+  const most = turnsVaried || !Array.isArray(turns) ? turns : Math.max(...evaluation.maxTurns)
   return {
     ...config,
     dataset: evaluation.dataset ?? config.dataset,

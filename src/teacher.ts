@@ -28,7 +28,7 @@ export function rightQuery(question: Question): 'sign' | 'color' | 'object' | nu
 
 /** Reads the user messages of a transcript against the gold answer. */
 export function readSituation(messages: readonly Message[], question: Question, gold: Gold): Situation {
-  const goldTag = `<${gold.clipId.slice(question.episodeId.length + 1)}>`
+  const goldTag = `<${gold.clipId?.slice(question.episodeId.length + 1)}>`
   const needsLook = rightQuery(question) !== null
   const right = question.options[gold.answer] as string
   const situation: Situation = { turnsLeft: 0, atGold: false, seen: false, anyClip: false }

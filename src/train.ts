@@ -5,6 +5,7 @@
  * answers held-out questions (`validation.ts`). Draws nothing: that is `report/`.
  */
 import { join } from 'node:path'
+import { playedByPolicy } from './casting.ts'
 import { linkBest, pruneCheckpoints } from './checkpoint/best.ts'
 import {
   type Checkpoint,
@@ -25,7 +26,7 @@ import { trajectoryValues } from './grpo/trajectoryValues.ts'
 import { updatePolicy } from './grpo/update.ts'
 import { planMemory } from './memory.ts'
 import { stoppedAt } from './nonFinite.ts'
-import { goldFor, type OpenRun, openRun, type Trainable } from './open.ts'
+import { goldFor, mostTurns, type OpenRun, openRun, type Trainable } from './open.ts'
 import { tellFailures } from './outages.ts'
 import { trainedOf, withTrained } from './policy/adapter.ts'
 import type { Progress } from './progress.ts'
@@ -84,6 +85,8 @@ export async function train(
   try {
     if (run.trainable === null)
       return fail(`policy.type: expected checkpoint, since training changes weights; got ${config.policy.type}`)
+    if (playedByPolicy(run.system, run.roles).length === 0)
+      return fail(`roles: expected at least one role of ${run.system.name} that the policy plays; all are frozen`)
     const { device, config: decoder } = run.trainable.policy
     if (decoder.matrixType !== 'float32' && decoder.lora === null)
       return fail('policy.frozenType: float16 weights are not trained; add policy.lora, or use float32')
@@ -120,7 +123,7 @@ async function trainRun(
       `dataset ${config.dataset.path}: expected at least training.tasksPerStep = ${config.training.tasksPerStep} questions with an answer, found ${tasks.length}`,
     )
   }
-  for (const warning of rewardWarnings(config.reward, Math.max(...[config.rollout.budget.turns].flat())))
+  for (const warning of rewardWarnings(config.reward, mostTurns(config, run.system)))
     progress.line(`warning: ${warning}`)
 
   const begun = await continueFrom(checkpoints, config, trainer, policy.device.inUse, resume)
@@ -185,6 +188,7 @@ async function trainRun(
         const groups = await rollout(next, {
           system: run.system,
           policy,
+          roles: run.roles,
           agents: run.agents,
           options: config.rollout,
           step,

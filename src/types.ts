@@ -47,36 +47,61 @@ export interface Episode {
   clips: readonly Clip[]
 }
 
-/** A multiple-choice question. Public: a policy and agents may see every field. */
+/** Public: a policy and agents may see every field. */
 export interface Question {
   qid: string
+  /** The episode that it is about; of several, the first. */
   episodeId: string
   text: string
-  /** Always five; label `a{i}` is option i. */
+  /** Two or more, of which one is right (LongTVQA: always five); none: the question is open-ended. Label `a{i}` is option i. */
   options: readonly string[]
 }
 
-/** The secret half of a question. Only `reward/`, `report/` and root files read it. */
+/** The secret half of a multiple-choice question. Only `reward/`, `report/` and root files read it. */
 export interface Gold {
   qid: string
   /** Index into `Question.options`. */
   answer: number
-  /** The clip that holds the evidence. */
-  clipId: string
+  /** The clip that holds the evidence; null where the data set does not say. */
+  clipId: string | null
   /** Evidence span on the clip's own timeline, in seconds; null where the data has none. */
   span: readonly [number, number] | null
   /** The same on the episode's timeline, cut to the clip; absent or null where durations are unknown. */
   episodeSpan?: readonly [number, number] | null
   /** How the question is answered, where the data set says so (the miniature one does). */
   kind: QuestionKind | null
+  /** What a benchmark scores apart, by name, such as `duration: long` or `task: plotQA`. */
+  categories?: Readonly<Record<string, string>>
+}
+
+/** The secret half of an open-ended question, which no option is right for: kept apart from those that can be scored by comparing. */
+export interface OpenGold {
+  qid: string
+  /** What an answer is compared with. */
+  reference: string
+  /** Points that each count; empty where the benchmark has none. */
+  points: readonly string[]
+  categories?: Readonly<Record<string, string>>
 }
 
 export type QuestionKind = 'dialogue' | 'visual' | 'both'
 
+/** One of several videos that a question is about. */
+export interface TaskVideo {
+  /** What the question calls it, such as `video 1`. */
+  id: string
+  /** What it is for, where the question says: `reference`, `candidate`, ... */
+  role: string | null
+  episode: Episode
+}
+
 /** What a rollout is about. Plain JSON. */
 export interface Task {
+  /** Of several videos, the first. */
   episode: Episode
   question: Question
+  /** All of them, in the order of the question, where there are several; absent: the episode is the only one. */
+  videos?: readonly TaskVideo[]
 }
 
 // ---------------------------------------------------------------- failures outside the program
@@ -86,6 +111,8 @@ export type Boundary =
   | 'policy'
   | 'grounding'
   | 'vision'
+  /** Any further agent; the message names it. */
+  | 'agent'
   | 'video'
   | 'dataset'
   | 'store'
@@ -336,7 +363,204 @@ export interface VisionAgent {
   look(request: VisionRequest, options: CallOptions): Promise<Result<VisionAnswer>>
 }
 
-export interface Agents {
+/** A further helper: one request, one answer. A system asks the ones that it needs by their names in `FurtherAgents`. */
+export interface Agent<Request, Answer extends AgentAnswer> {
+  readonly name: string
+  ask(request: Request, options: CallOptions): Promise<Result<Answer>>
+}
+
+/** What every further agent answers. */
+export interface AgentAnswer {
+  usage: Usage
+  /** What was looked at; empty for agents that read. */
+  frames: readonly SeenFrame[]
+  /** What this body could not do of what was asked, for whoever reads the answer; null: nothing. */
+  caveat: string | null
+}
+
+/** Seconds on an episode's timeline, `start < end`. */
+export interface Stretch {
+  start: number
+  end: number
+}
+
+/** A stretch of a video; null: all of it. */
+export interface Place {
+  episode: Episode
+  stretch: Stretch | null
+}
+
+/** One caption per moment. */
+export interface CaptionRequest {
+  episode: Episode
+  /** Seconds on the episode's timeline, ascending. */
+  times: readonly number[]
+}
+
+export interface CaptionAnswer extends AgentAnswer {
+  /** In the order of the moments; those that nothing is known of are left out. */
+  captions: readonly { time: number; text: string }[]
+}
+
+export interface SummaryRequest {
+  /** In order; seconds on the episode's timeline where they are known. */
+  lines: readonly { time: number | null; text: string }[]
+  /** What the summary is for, such as the question; null: whatever matters most. */
+  focus: string | null
+  /** Longest summary, in words. */
+  words: number
+}
+
+export interface SummaryAnswer extends AgentAnswer {
+  text: string
+}
+
+/** Lines of dialogue that bear on a query, of a stretch or the whole video. */
+export interface SubtitleRequest extends Place {
+  /** null: every line of the stretch. */
+  query: string | null
+  /** Most lines. */
+  count: number
+}
+
+/** Without lines: the video has no subtitles, or none that bear on the query; `available` tells which. */
+export interface SubtitleAnswer extends AgentAnswer {
+  available: boolean
+  /** In order of time. `start` and `end` in seconds on the episode's timeline; null where the data set has none. */
+  lines: readonly { clipId: string; start: number | null; end: number | null; speaker: string | null; text: string }[]
+  /** Who and what matters in them, and with what feeling; empty where the body cannot tell. */
+  entities: readonly string[]
+  /** What the dialogue is about as a whole; empty where the body cannot tell. */
+  topic: string
+}
+
+/** A question about pictures at given moments. */
+export interface InspectionRequest {
+  episode: Episode
+  /** Seconds on the episode's timeline, ascending. */
+  times: readonly number[]
+  question: string
+}
+
+export interface InspectionAnswer extends AgentAnswer {
+  text: string
+}
+
+/** How much segments of a video have to do with a question (Symphony's scale). */
+export interface SegmentScoringRequest {
+  episode: Episode
+  question: Question
+  segments: readonly Stretch[]
+  framesPerSegment: number
+}
+
+/** 4 enough to answer, 3 relevant, 2 indirectly related, 1 unrelated. */
+export type Relevance = 1 | 2 | 3 | 4
+
+export interface SegmentScoringAnswer extends AgentAnswer {
+  /** One per segment, in order. */
+  scores: readonly { relevance: Relevance; caption: string; reasoning: string | null }[]
+}
+
+/** The frames that look most like a description. */
+export interface FrameRetrievalRequest extends Place {
+  query: string
+  count: number
+}
+
+export interface FrameRetrievalAnswer extends AgentAnswer {
+  /** Best first; `time` on the episode's timeline; a higher score is more alike. */
+  hits: readonly { time: number; score: number }[]
+}
+
+/** Stretches where something happens: hints, to be verified by looking. */
+export interface TemporalGroundingRequest extends Place {
+  query: string
+  count: number
+}
+
+export interface TemporalGroundingAnswer extends AgentAnswer {
+  /** Best first. */
+  stretches: readonly (Stretch & { score: number })[]
+}
+
+/** What stands in pictures at given moments, and how things stand to each other. */
+export interface SceneGraphRequest {
+  episode: Episode
+  times: readonly number[]
+}
+
+/** Left, top, width and height as shares of the picture. */
+export type Box = readonly [left: number, top: number, width: number, height: number]
+
+export interface SceneGraphAnswer extends AgentAnswer {
+  scenes: readonly {
+    time: number
+    objects: readonly { label: string; box: Box; attributes: readonly string[] }[]
+    relations: readonly { subject: string; relation: string; object: string }[]
+  }[]
+}
+
+/** The same things followed from frame to frame. */
+export interface ObjectTrackingRequest extends Place {
+  /** Kinds of things; empty: all that are found. */
+  objects: readonly string[]
+  framesPerSecond: number
+}
+
+export interface ObjectTrackingAnswer extends AgentAnswer {
+  /** One per thing, in order of first appearance; `time` on the episode's timeline. */
+  tracks: readonly { id: string; label: string; points: readonly { time: number; box: Box; score: number }[] }[]
+}
+
+/** How alike places look to a reference. */
+export interface VisualSimilarityRequest {
+  reference: Place
+  candidates: readonly Place[]
+  framesPerPlace: number
+}
+
+export interface VisualSimilarityAnswer extends AgentAnswer {
+  /** One per candidate, in order, from 0 to 1. */
+  similarities: readonly number[]
+}
+
+/** Whether an answer follows from what was found. */
+export interface ReflectionRequest {
+  question: Question
+  answer: string
+  /** What was found, one line each. */
+  history: readonly string[]
+}
+
+export interface ReflectionAnswer extends AgentAnswer {
+  credible: boolean
+  comment: string | null
+}
+
+/** What each further agent is asked and answers. */
+export interface AgentCalls {
+  captioner: { request: CaptionRequest; answer: CaptionAnswer }
+  summary: { request: SummaryRequest; answer: SummaryAnswer }
+  subtitles: { request: SubtitleRequest; answer: SubtitleAnswer }
+  frameInspection: { request: InspectionRequest; answer: InspectionAnswer }
+  segmentScoring: { request: SegmentScoringRequest; answer: SegmentScoringAnswer }
+  frameRetrieval: { request: FrameRetrievalRequest; answer: FrameRetrievalAnswer }
+  temporalGrounding: { request: TemporalGroundingRequest; answer: TemporalGroundingAnswer }
+  sceneGraph: { request: SceneGraphRequest; answer: SceneGraphAnswer }
+  objectTracking: { request: ObjectTrackingRequest; answer: ObjectTrackingAnswer }
+  visualSimilarity: { request: VisualSimilarityRequest; answer: VisualSimilarityAnswer }
+  reflection: { request: ReflectionRequest; answer: ReflectionAnswer }
+}
+
+export type AgentKind = keyof AgentCalls
+
+/** Agents that a configuration may lack. A system names those it needs, and is refused before anything runs without them. */
+export type FurtherAgents = {
+  [Kind in AgentKind]: Agent<AgentCalls[Kind]['request'], AgentCalls[Kind]['answer']>
+}
+
+export interface Agents extends Partial<FurtherAgents> {
   grounding: GroundingAgent
   vision: VisionAgent
   /**
@@ -348,19 +572,30 @@ export interface Agents {
 
 // ---------------------------------------------------------------- rollouts
 
-/** What the policy chose in a turn. */
+/** What was chosen in a turn. */
 export type Action =
   | { kind: 'ground'; query?: string }
   | { kind: 'look'; query: string }
+  /** Asks a tool, an agent or another role for something. */
+  | { kind: 'call'; tool: string; query: string }
+  /** Says something that the system's program goes on with, such as a hypothesis or a score. */
+  | { kind: 'output' }
   | { kind: 'answer'; option: number }
   | { kind: 'invalid'; problem: string }
 
+/** One step of a run: what an LLM role wrote, the action read from it, and what came of it. In the order in which they were written. */
 export interface Turn {
-  /** What the policy wrote. */
+  /** Who wrote; absent: the master of LongVideoAgent. `program`: nobody, the system itself called a tool. */
+  role?: string
+  /** The role is not played by the policy: the turn earns and costs nothing. */
+  frozen?: true
+  /** What the role wrote. */
   response: string
   action: Action
-  /** True when the response is exactly one well-formed action, optionally after one reasoning block. */
+  /** True when the response is exactly what the role's format asks for, after at most one reasoning block. */
   wellFormed: boolean
+  /** Structured output, as read from the response: plain JSON. */
+  output?: unknown
   /** What came back; null after the last turn. */
   observation: string | null
   /** Set when an agent failed in this turn. */
@@ -371,7 +606,7 @@ export interface Turn {
 }
 
 /**
- * One contiguous training sequence. All four arrays have the same length.
+ * One contiguous training sequence. The three arrays have the same length.
  * `actionMask[t]` is 1 where the policy sampled `ids[t]`; `logprobs[t]` is its log-probability then, and 0 elsewhere.
  */
 export interface Segment {
@@ -381,12 +616,16 @@ export interface Segment {
   /** Length of the first prompt: ids[0..promptLength) were never sampled. */
   promptLength: number
   policyVersion: string
+  /** Whose conversation it is; absent: the master's. */
+  role?: string
+  /** Sampled by a model that is not trained: kept for the record, in no loss. */
+  frozen?: true
 }
 
 /** Why a run ended. Limits are truncations, not failures. */
 export type StopReason =
   | 'answered'
-  /** The policy wrote no action, in systems that end then. */
+  /** A role wrote nothing that can be gone on with, in systems that end then. */
   | 'invalid_action'
   | 'turn_limit'
   | 'token_limit'
@@ -398,7 +637,7 @@ export type StopReason =
 
 /** Bounds on one trajectory. null means no bound. */
 export interface Budget {
-  /** K: master generations, including the one that answers. */
+  /** K: rounds of the system. Of LongVideoAgent generations of the master, the one that answers among them. */
   turns: number
   /** w: clips in the evidence window. */
   windowClips: number
@@ -431,6 +670,8 @@ export interface Trajectory {
   segments: readonly Segment[]
   /** Chosen option; null when the run ended without a valid answer. */
   answer: number | null
+  /** The answer to an open-ended question; null or absent where there is none. */
+  answerText?: string | null
   stopReason: StopReason
   /** Why it ended, for the stop reasons that are failures. */
   failure: Failure | null
@@ -440,8 +681,21 @@ export interface Trajectory {
   visited: readonly string[]
   /** What the policy called itself at the first generation (before it, if there was none). Each segment keeps its own. */
   policyVersion: string
-  usage: { master: Usage; grounding: Usage; vision: Usage }
+  usage: TrajectoryUsage
+  /** What the system measured of itself, by name, from 0 to 1; see `System.measures`. */
+  measures?: Readonly<Record<string, number>>
   seconds: number
+}
+
+export interface TrajectoryUsage {
+  /** The policy, in all roles that it plays. */
+  master: Usage
+  grounding: Usage
+  vision: Usage
+  /** Each role of a system that has several; those that are not frozen are also in `master`. */
+  roles?: Readonly<Record<string, Usage & { frozen: boolean }>>
+  /** Further agents that were asked. */
+  agents?: Readonly<Record<string, Usage>>
 }
 
 /** G runs of the same task. */
@@ -464,6 +718,8 @@ export interface Reward {
   answer: number
   /** What the turns cost; 0 or negative. */
   turnCost: number
+  /** Weighted measures of the system, by name; absent: none are rewarded. */
+  extras?: Readonly<Record<string, number>>
 }
 
 export interface ScoredTrajectory {
@@ -474,6 +730,8 @@ export interface ScoredTrajectory {
   /** The gold clip was among the clips shown. */
   grounded: boolean
   kind: QuestionKind | null
+  /** As in `Gold`. */
+  categories?: Readonly<Record<string, string>>
 }
 
 export interface ScoredGroup {
@@ -485,7 +743,7 @@ export interface ScoredGroup {
 
 /** An LLM role as a system sees it: messages in, text out; the rollout keeps tokens, budgets and usage. */
 export interface Speaker {
-  /** `stop`: the system's stop strings for this turn (see `Sampling.stop`). */
+  /** `stop`: the system's stop strings for this turn (see `Sampling.stop`). One call at a time. */
   say(messages: readonly Message[], stop: readonly string[]): Promise<SpeakerResult>
 }
 
@@ -494,10 +752,22 @@ export type SpeakerResult =
   /** `text`: what was written before a limit cut it off; absent when nothing was. */
   | { ok: false; stopReason: StopReason; failure: Failure | null; text?: string }
 
+/** Who plays a role that the policy does not play. */
+export interface FrozenRole {
+  policy: Policy
+  temperature: number
+  /** Most tokens of one answer. */
+  maxTokens: number
+}
+
 /** What a system is given. A system is a short program over these and imports no room. */
 export interface SystemContext {
   task: Task
-  master: Speaker
+  /**
+   * Who speaks in a role of the system. Calls whose messages go on from the last ones share a training sequence, others begin a new one;
+   * a role that holds several conversations, at once or in turn, names each, and the same name is the same conversation.
+   */
+  speaker(role: string, conversation?: string): Speaker
   agents: Agents
   budget: Budget
   /** Stops agent calls at the trajectory's deadline or when the user cancels. */
@@ -505,19 +775,31 @@ export interface SystemContext {
   /** Cuts an observation to `budget.tokensPerObservation`. */
   fitObservation(text: string): string
   /** Records what an agent call used. */
-  spend(role: 'grounding' | 'vision', usage: Usage): void
+  spend(agent: 'grounding' | 'vision' | AgentKind, usage: Usage): void
 }
 
 export interface SystemOutcome {
   turns: readonly Turn[]
   answer: number | null
+  /** To an open-ended question. */
+  answerText?: string | null
   stopReason: StopReason
   failure: Failure | null
   initial?: InitialGrounding | null
   visited: readonly string[]
+  /** Those that `System.measures` names. */
+  measures?: Readonly<Record<string, number>>
 }
 
 export interface System {
   readonly name: string
+  /** LLM roles that it speaks through, the first one first trained. */
+  readonly roles: readonly string[]
+  /** K where the configuration names none. */
+  readonly turns: number
+  /** Further agents that it asks. */
+  readonly needs?: readonly AgentKind[]
+  /** What it measures of itself without knowing the answer, and a configuration may reward. */
+  readonly measures?: readonly string[]
   run(context: SystemContext): Promise<SystemOutcome>
 }

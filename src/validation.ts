@@ -6,7 +6,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { RunConfig } from './config.ts'
 import { evaluationRollouts } from './evaluate.ts'
-import { type OpenRun, openHelpers, openQuestions } from './open.ts'
+import { mostTurns, type OpenRun, openHelpers, openQuestions } from './open.ts'
 import type { Progress } from './progress.ts'
 import { readOutcomes } from './report/read.ts'
 import { measure } from './report/summarize.ts'
@@ -46,7 +46,7 @@ export interface Validation {
 export interface ValidationParts {
   /** Folder of the run. */
   directory: string
-  run: Pick<OpenRun, 'agents' | 'dataset'>
+  run: Pick<OpenRun, 'agents' | 'dataset' | 'roles'>
   policy: Policy
   progress: Progress
   signal: AbortSignal
@@ -76,7 +76,7 @@ export async function openValidation(
   // boxes belong to a data set; without them the agents are the same
   const own = config.agents.oracleBoxes ? await openHelpers(config, dataset.value) : null
   if (own !== null && !own.ok) return own
-  const turns = options.turns ?? Math.max(...[config.rollout.budget.turns].flat())
+  const turns = options.turns ?? mostTurns(config, createSystem(config.system))
 
   return {
     ok: true,
@@ -96,6 +96,7 @@ export async function openValidation(
           tasks,
           system: createSystem(config.system),
           policy,
+          roles: run.roles,
           agents: own === null ? run.agents : own.value,
           options: evaluationRollouts(config, turns, options.temperature),
           reward: config.reward,

@@ -293,7 +293,7 @@ test('values may be lists and mappings, and a checkpoint is labelled by run and 
   // where turns are not varied: what the configuration says
   expect(plan.value.cells[1]?.config).toMatchObject({
     agents: { vision: { framesPerClip: 2 } },
-    rollout: { groupSize: 1, temperature: 0, budget: { turns: 5 } },
+    rollout: { groupSize: 1, temperature: 0, budget: { turns: null } },
     policy: { type: 'checkpoint', path: 'checkpoints/mine/step-000250' },
   })
 })

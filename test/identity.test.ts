@@ -55,7 +55,7 @@ test('other trajectories have another name; those of a run with more patience or
 test('a checkpoint is what its files hold, wherever it lies; training state does not count', async () => {
   const checkpoint = 'test/golden/trl-grpo/tiny-qwen2'
   const content = async (path: string) => {
-    const found = await policyContent(policyOptions.parse({ type: 'checkpoint', path }))
+    const found = await policyContent({ policy: policyOptions.parse({ type: 'checkpoint', path }), roles: {} })
     if (!found.ok) throw new Error(found.failure.message)
     return found.value
   }

@@ -265,15 +265,17 @@ describe('what leaks is caught', () => {
   const paper = (world: string) => presetConfig('paper', world)
 
   test('a system that hints at the answer', async () => {
-    const system: Planted['system'] = ({ name, run }, goldOf) => ({
-      name,
+    const system: Planted['system'] = ({ run, ...rest }, goldOf) => ({
+      ...rest,
       run: (context) =>
         run({
           ...context,
-          master: {
+          speaker: (role) => ({
             say: (messages, stop) =>
-              context.master.say([...messages, { role: 'user', content: JSON.stringify(goldOf(context.task)) }], stop),
-          },
+              context
+                .speaker(role)
+                .say([...messages, { role: 'user', content: JSON.stringify(goldOf(context.task)) }], stop),
+          }),
         }),
     })
     const [first, second] = await inBoth(paper, { system })
@@ -281,8 +283,8 @@ describe('what leaks is caught', () => {
   })
 
   test('a system that tells the grounding agent the right clip', async () => {
-    const system: Planted['system'] = ({ name, run }, goldOf) => ({
-      name,
+    const system: Planted['system'] = ({ run, ...rest }, goldOf) => ({
+      ...rest,
       run(context) {
         const { clipId } = goldOf(context.task) as { clipId: string }
         const { grounding } = context.agents

@@ -15,9 +15,9 @@ export interface PolicyRow {
   value: { return: number; predicted: number } | null
 }
 
-/** Segments in which the policy sampled at least one token: only these can be trained on. */
+/** Segments in which the policy sampled at least one token: only these can be trained on, and those of frozen roles never are. */
 export function trainableSegments(trajectory: Trajectory): Segment[] {
-  return trajectory.segments.filter((segment) => segment.actionMask.includes(1))
+  return trajectory.segments.filter((segment) => segment.frozen !== true && segment.actionMask.includes(1))
 }
 
 /**

@@ -98,6 +98,30 @@ export const endpointPolicyOptions = z
 
 export const policyOptions = z.discriminatedUnion('type', [checkpointPolicyOptions, endpointPolicyOptions])
 
+const scriptedPolicyOptions = z
+  .object({
+    type: z.literal('scripted'),
+    path: z
+      .string()
+      .min(1)
+      .describe('ES module whose default export is (messages, request) => text, or a promise of it'),
+  })
+  .strict()
+
+const frozenFields = {
+  temperature: z.number().min(0).default(0).describe('Sampling temperature of the role; 0 is greedy'),
+  maxTokens: z.number().int().positive().default(512).describe('Longest answer of the role in tokens'),
+}
+
+/** Who plays a role of the system that the policy does not play: never trained. */
+export const roleOptions = z.discriminatedUnion('type', [
+  checkpointPolicyOptions.omit({ lora: true }).extend(frozenFields),
+  endpointPolicyOptions.extend(frozenFields),
+  scriptedPolicyOptions.extend(frozenFields),
+])
+
 export type CheckpointPolicyOptions = z.infer<typeof checkpointPolicyOptions>
+export type PolicyOptions = z.infer<typeof policyOptions>
+export type RoleOptions = z.infer<typeof roleOptions>
 export type LoraOptions = z.infer<typeof loraOptions>
 export type EndpointPolicyOptions = z.infer<typeof endpointPolicyOptions>

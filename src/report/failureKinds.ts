@@ -30,7 +30,7 @@ export const failureKinds: readonly FailureClass[] = [
     key: 'neverFound',
     label: 'right clip never shown',
     definition: 'Answered wrong, and the clip with the evidence was never among the clips shown.',
-    holds: (one) => !one.groundedAny,
+    holds: (one) => one.groundedAny === false,
   },
   {
     key: 'leftClip',

@@ -126,7 +126,8 @@ export const metrics = {
   formatRate: {
     label: 'format',
     unit: 'share',
-    definition: 'Turns that are exactly one well-formed action, after at most one reasoning block.',
+    definition:
+      'Turns of the policy that are exactly what was asked for (one action, one structured output), after at most one reasoning block.',
     of: (one) => (one.turns === 0 ? null : { value: one.wellFormed, weight: one.turns }),
   },
   groundRate: {
@@ -147,6 +148,15 @@ export const metrics = {
     definition: 'Runs in which the master asked the grounding agent more than once.',
     of: (one) => bit(one.grounds > 1),
   },
+  toolCalls: {
+    label: 'tool calls',
+    unit: 'number',
+    definition: 'Requests to tools, agents and other roles, per question, in systems that have them.',
+    of: ({ calls }) => {
+      const counts = Object.values(calls)
+      return counts.length === 0 ? null : each(counts.reduce((sum, count) => sum + count, 0))
+    },
+  },
   turns: {
     label: 'turns',
     unit: 'number',
@@ -156,7 +166,7 @@ export const metrics = {
   calls: {
     label: 'model calls',
     unit: 'number',
-    definition: 'Calls of master, grounding and vision agent per question. Calls answered from a cache are among them.',
+    definition: 'Calls of the master and of all helpers per question. Calls answered from a cache are among them.',
     of: (one) => each(one.usage.total.calls),
   },
   sampledTokens: {
@@ -169,13 +179,13 @@ export const metrics = {
     label: 'tokens',
     unit: 'tokens',
     definition:
-      'Tokens read and written by master, grounding and vision agent, per question. Prompts count each time they are read; embedded agents and answers from a cache count none.',
+      'Tokens read and written by the master and all helpers, per question. Prompts count each time they are read; embedded agents and answers from a cache count none.',
     of: (one) => each(one.usage.total.promptTokens + one.usage.total.completionTokens),
   },
   frames: {
     label: 'frames',
     unit: 'frames',
-    definition: 'Pictures that the vision agent looked at, per question.',
+    definition: 'Pictures that agents looked at, per question.',
     of: (one) => each(one.usage.total.frames),
   },
   seconds: {
@@ -188,8 +198,10 @@ export const metrics = {
   usd: {
     label: 'US dollars',
     unit: 'usd',
-    definition: 'Cost of master, grounding and vision agent per question, by the prices in the configuration.',
-    of: ({ usage }, prices) => each(roles.reduce((sum, role) => sum + dollars(usage[role], prices[role]), 0)),
+    definition:
+      'Cost of the master and all helpers per question, by the prices in the configuration; of frozen roles and further agents as it was counted.',
+    of: ({ usage }, prices) =>
+      each(roles.reduce((sum, role) => sum + dollars(usage[role], prices[role]), usage.others.costUsd)),
   },
   ...perRole('calls', 'model calls', 'number', 'Calls per question', ({ calls }) => calls),
   ...perRole(

@@ -11,8 +11,8 @@ import { lenientAnswer } from './lenient.ts'
 /** What is read of a trajectory; a stored row has all of it. */
 export type Trace = Omit<TrajectoryRow, 'groupId' | 'sample' | 'show' | 'advantage' | 'segmentCount'>
 
-/** Usage per role; `total` of all three. */
-export type RoleUsage = Record<'master' | 'grounding' | 'vision' | 'total', Usage>
+/** Usage of the policy and of its helpers; `others`: frozen roles and further agents; `total` of all. */
+export type RoleUsage = Record<'master' | 'grounding' | 'vision' | 'others' | 'total', Usage>
 
 /** Shares and hits are null where they do not apply or the answer key says too little. */
 export interface Outcome {
@@ -34,7 +34,7 @@ export interface Outcome {
   lenient: boolean | null
   groundedInitial: boolean | null
   groundedFinal: boolean | null
-  groundedAny: boolean
+  groundedAny: boolean | null
   /** Windows that grounding showed, and those among them that hold the clip with the evidence. */
   windows: number
   windowHits: number | null
@@ -44,7 +44,9 @@ export interface Outcome {
   wellFormed: number
   grounds: number
   looks: number
-  /** One letter per turn: g grounds, v looks, a answers, x is malformed. */
+  /** Requests to other tools, by name, whoever made them. */
+  calls: Readonly<Record<string, number>>
+  /** One letter per turn of the policy: g grounds, v looks, c calls, o outputs, a answers, x is malformed. */
   pattern: string
   firstClip: string | null
   goldClip: string | null
@@ -54,18 +56,20 @@ export interface Outcome {
   reward: Reward | null
 }
 
-const LETTERS = { ground: 'g', look: 'v', answer: 'a', invalid: 'x' } as const
+const LETTERS = { ground: 'g', look: 'v', call: 'c', output: 'o', answer: 'a', invalid: 'x' } as const
 
 /** `key`: null where the store has none; lenient accuracy and what needs the right clip's place is then unknown. */
 export function outcomeOf(trace: Trace, key: AnswerKey | null): Outcome {
-  const { turns, visited, budget, usage } = trace
+  const { visited, budget, usage } = trace
+  const turns = trace.turns.filter(({ frozen }) => frozen !== true)
   const gold = key?.questions[trace.qid] ?? null
   const clips = key?.episodes[trace.episodeId] ?? []
   const windowAt = (clipId: string | null): readonly KeyedClip[] => {
     const centre = clips.find(({ id }) => id === clipId)
     return centre === undefined ? [] : evidenceWindow({ clips }, centre, budget.windowClips, budget.windowWithin)
   }
-  const holdsGold = (window: readonly KeyedClip[]) => window.some(({ id }) => id === gold?.clipId)
+  const evidence = gold?.clipId ?? null
+  const holdsGold = (window: readonly KeyedClip[]) => window.some(({ id }) => id === evidence)
   const grounds = turns.filter(({ action }) => action.kind === 'ground')
   // what grounding showed: an agent that failed, or was asked on the last turn, showed nothing
   const shown = grounds.filter(({ failure, observation }) => failure === null && observation !== null)
@@ -88,29 +92,30 @@ export function outcomeOf(trace: Trace, key: AnswerKey | null): Outcome {
     answered: trace.stopReason === 'answered',
     correct: trace.correct,
     lenient: gold === null ? null : trace.correct || means(response, trace, gold.answer),
-    groundedInitial: gold === null ? null : holdsGold(first),
-    groundedFinal: gold === null ? null : holdsGold(last),
-    groundedAny: trace.grounded,
+    groundedInitial: evidence === null ? null : holdsGold(first),
+    groundedFinal: evidence === null ? null : holdsGold(last),
+    groundedAny: gold !== null && evidence === null ? null : trace.grounded,
     windows: shown.length,
-    windowHits: gold === null ? null : shown.filter(({ clipId }) => holdsGold(windowAt(clipId))).length,
+    windowHits: evidence === null ? null : shown.filter(({ clipId }) => holdsGold(windowAt(clipId))).length,
     iou: gold === null ? null : windowIou(last, evidenceOn(clips, gold)),
     turns: turns.length,
     wellFormed: turns.filter((turn) => turn.wellFormed).length,
     grounds: grounds.length,
     looks: turns.filter(({ action }) => action.kind === 'look').length,
+    calls: countedCalls(trace.turns),
     pattern: turns.map(({ action }) => LETTERS[action.kind]).join(''),
     firstClip: visited[0] ?? null,
-    goldClip: gold?.clipId ?? null,
+    goldClip: evidence,
     sampledTokens: trace.sampledTokens,
-    usage: { ...usage, total: added(added(usage.master, usage.grounding), usage.vision) },
+    usage: usageOf(usage),
     seconds: trace.seconds,
     reward: trace.reward,
   }
 }
 
 /** A trajectory that was scored and not stored, as if it had been. */
-export function traceOf({ trajectory, reward, correct, grounded, kind }: ScoredTrajectory): Trace {
-  const { id, task, segments, turns, visited, ...rest } = trajectory
+export function traceOf({ trajectory, reward, correct, grounded, kind, categories }: ScoredTrajectory): Trace {
+  const { id, task, segments, turns, visited, answerText, ...rest } = trajectory
   return {
     ...rest,
     trajectoryId: id,
@@ -119,13 +124,19 @@ export function traceOf({ trajectory, reward, correct, grounded, kind }: ScoredT
     question: task.question.text,
     options: [...task.question.options],
     kind,
+    ...(categories === undefined ? {} : { categories }),
     turns: [...turns],
     visited: [...visited],
+    ...(answerText == null ? {} : { answerText }),
     correct,
     grounded,
     reward,
-    sampledTokens: segments.length > 0 ? sampledIn(segments) : rest.usage.master.completionTokens,
+    sampledTokens: segments.some(isOwn) ? sampledIn(segments.filter(isOwn)) : rest.usage.master.completionTokens,
   }
+}
+
+function isOwn({ frozen }: ScoredTrajectory['trajectory']['segments'][number]): boolean {
+  return frozen !== true
 }
 
 function sampledIn(segments: ScoredTrajectory['trajectory']['segments']): number {
@@ -158,6 +169,20 @@ function windowIou(window: readonly KeyedClip[], evidence: Span | null): number 
   const overlap = Math.max(0, Math.min(last.end, evidence[1]) - Math.max(first.start, evidence[0]))
   return overlap / (last.end - first.start + evidence[1] - evidence[0] - overlap)
 }
+
+function countedCalls(turns: Trace['turns']): Record<string, number> {
+  const calls: Record<string, number> = {}
+  for (const { action } of turns) if (action.kind === 'call') calls[action.tool] = (calls[action.tool] ?? 0) + 1
+  return calls
+}
+
+function usageOf({ master, grounding, vision, roles = {}, agents = {} }: Trace['usage']): RoleUsage {
+  const helpers = [...Object.values(roles).filter(({ frozen }) => frozen), ...Object.values(agents)]
+  const others = helpers.reduce(added, nothing)
+  return { master, grounding, vision, others, total: [master, grounding, vision, others].reduce(added) }
+}
+
+const nothing: Usage = { calls: 0, promptTokens: 0, completionTokens: 0, frames: 0, seconds: 0, costUsd: 0, cached: 0 }
 
 function added(a: Usage, b: Usage): Usage {
   return {

@@ -24,7 +24,7 @@ export function measure(
     n: outcomes.length,
     accuracy: shareOf(outcomes, (one) => one.correct),
     accuracyCi95: shareInterval(outcomes.map(observation)),
-    groundingAccuracy: shareOf(outcomes, (one) => one.groundedAny),
+    groundingAccuracy: shareOf(outcomes, (one) => one.groundedAny === true),
     formatRate: turns === 0 ? 0 : outcomes.reduce((sum, one) => sum + one.wellFormed, 0) / turns,
     meanTurns: mean(outcomes.map((one) => one.turns)),
     meanTokens: mean(outcomes.map((one) => one.sampledTokens)),
@@ -71,7 +71,7 @@ export function regrounding(outcomes: readonly Outcome[]): Regrounding | null {
   return {
     wrongFirstClip: wrong.length,
     groundedAgain: shareOf(wrong, (one) => one.grounds > 1),
-    found: shareOf(wrong, (one) => one.groundedAny),
+    found: shareOf(wrong, (one) => one.groundedAny === true),
     accuracy: shareOf(wrong, (one) => one.correct),
   }
 }

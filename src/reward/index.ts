@@ -3,9 +3,10 @@
  * judged them, never a prompt, an observation or flat text, so nothing an agent says can earn anything.
  * Advantages are computed elsewhere and never written back here.
  *
- *   R = alpha * agg_t r_fmt(t) + r_ans - turnCost * turns
+ *   R = alpha * agg_t r_fmt(t) + r_ans - turnCost * turns + sum_m extras(m) * m
  *
- * r_fmt(t) = 1 when turn t is well formed, r_ans = 1 when the run was answered with the right option (arXiv 2512.20618, section on
+ * Turns are those of the policy; what frozen roles wrote neither earns nor costs. m are what a system measures of itself, such as a clue
+ * that was verified. r_fmt(t) = 1 when turn t is well formed, r_ans = 1 when the run was answered with the right option (arXiv 2512.20618, section on
  * rewards; spec longvideoagent.md 1.9 and section 5, rows 5-8, 13, 27, 29). The released code has 0.2 for reasoning tags, 0.2 for answer
  * tags and 1 for the answer: alpha 0.4 with aggregation `tags`.
  */
@@ -23,16 +24,30 @@ import type { RewardOptions } from './options.ts'
 
 /** The reward of one trajectory, whatever it stopped for. */
 export function rewardOf(
-  trajectory: Pick<Trajectory, 'turns' | 'answer' | 'stopReason'>,
+  trajectory: Pick<Trajectory, 'turns' | 'answer' | 'stopReason' | 'measures'>,
   gold: Pick<Gold, 'answer'>,
   options: RewardOptions,
 ): Reward {
-  const turns = trajectory.turns.length
-  const format = options.alpha * formatShare(trajectory.turns, options.aggregation)
+  const turns = trajectory.turns.filter((turn) => turn.frozen !== true)
+  const format = options.alpha * formatShare(turns, options.aggregation)
   const answer = isCorrect(trajectory, gold) ? 1 : 0
   const pays = options.turnCost > 0 && (options.turnCostOf === 'all' || answer === 1)
-  const turnCost = pays ? -options.turnCost * turns : 0
-  return { total: format + answer + turnCost, format, answer, turnCost }
+  const turnCost = pays ? -options.turnCost * turns.length : 0
+  const extras = extrasOf(trajectory.measures ?? {}, answer, options)
+  const total = Object.values(extras).reduce((sum, extra) => sum + extra, format + answer + turnCost)
+  return { total, format, answer, turnCost, ...(Object.keys(extras).length === 0 ? {} : { extras }) }
+}
+
+/** Each measure that has a weight, times it; 0 where it was not measured, or only right answers earn it and this is none. */
+function extrasOf(
+  measures: Readonly<Record<string, number>>,
+  answer: number,
+  { extras, extrasOf: of }: RewardOptions,
+): Record<string, number> {
+  const earned = of === 'all' || answer === 1
+  return Object.fromEntries(
+    Object.entries(extras).map(([name, weight]) => [name, earned ? weight * (measures[name] ?? 0) : 0]),
+  )
 }
 
 /** What alpha is multiplied by. */
@@ -62,8 +77,9 @@ export function scoreTrajectory(trajectory: Trajectory, gold: Gold, options: Rew
     trajectory,
     reward: isExcluded(trajectory.stopReason, options) ? null : rewardOf(trajectory, gold, options),
     correct: isCorrect(trajectory, gold),
-    grounded: trajectory.visited.includes(gold.clipId),
+    grounded: gold.clipId !== null && trajectory.visited.includes(gold.clipId),
     kind: gold.kind,
+    ...(gold.categories === undefined ? {} : { categories: gold.categories }),
   }
 }
 

@@ -25,6 +25,16 @@ export const rewardOptions = z
       .describe(
         'Which trajectories pay for turns. `correct` only: groups divided by their own standard deviation magnify the smallest differences, and where all are wrong a cost rewards giving up early.',
       ),
+    extras: z
+      .record(z.string(), z.number())
+      .default({})
+      .describe('Weight of each measure that the system takes of itself, by name (docs/systems.md); none by default.'),
+    extrasOf: z
+      .enum(['all', 'correct'])
+      .default('all')
+      .describe(
+        'Which trajectories earn extras. `correct` only: a role that reports its own success then gains nothing by claiming it.',
+      ),
     overflow: z
       .enum(['score', 'exclude'])
       .default('score')

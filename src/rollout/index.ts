@@ -8,11 +8,14 @@ import seedrandom from 'seedrandom'
 import type { Agents, Budget, Policy, System, Task, TrajectoryGroup } from '../types.ts'
 import { type Cutoff, startCutoff } from './cutoff.ts'
 import type { RolloutOptions } from './options.ts'
+import type { FrozenRoles } from './speakers.ts'
 import { runTrajectory } from './trajectory.ts'
 
 export interface RolloutRun {
   system: System
   policy: Policy
+  /** Who plays the roles that the policy does not play; absent: the policy plays all. */
+  roles?: FrozenRoles
   agents: Agents
   options: RolloutOptions
   /** Training step, or any number that tells this pass over the tasks from others. */
@@ -58,11 +61,12 @@ export async function* rolloutStream(tasks: Iterable<Task>, run: RolloutRun): As
         running.add(cutoff)
         if (cancelled) cutoff.cancel()
         try {
-          const { system, policy, agents, step } = run
+          const { system, policy, roles = {}, agents, step } = run
           return await runTrajectory({
             task,
             system,
             policy,
+            roles,
             agents,
             budget,
             temperature: options.temperature,
@@ -122,9 +126,12 @@ export async function* rolloutStream(tasks: Iterable<Task>, run: RolloutRun): As
   }
 }
 
+export type { FrozenRoles } from './speakers.ts'
+
 /** The budget of a task; a K drawn from a list depends on seed, step and question only, so a group shares it. */
-function budgetFor(task: Task, { options, runSeed, step }: RolloutRun): Budget {
-  const { turns, ...bounds } = options.budget
+function budgetFor(task: Task, { options, runSeed, step, system }: RolloutRun): Budget {
+  const { turns: given, ...bounds } = options.budget
+  const turns = given ?? system.turns
   if (typeof turns === 'number') return { turns, ...bounds }
   const draw = seedrandom(`${runSeed}/${step}/${task.question.qid}/turns`)()
   return { turns: turns[Math.floor(draw * turns.length)] as number, ...bounds }

@@ -7,9 +7,10 @@ const budget = z
   .object({
     turns: z
       .union([turns, z.array(turns).min(1)])
-      .default(5)
+      .nullable()
+      .default(null)
       .describe(
-        'K: how many times the master may write, the answer included. A list: each task draws its K from it, by seed; a group shares it.',
+        "K: rounds of the system; for longVideoAgent how many times the master may write, the answer included. null: the system's own number (longVideoAgent 5). A list: each task draws its K from it, by seed; a group shares it.",
       ),
     windowClips: z
       .number()

@@ -1,5 +1,5 @@
 /**
- * The master as a system sees it, over a policy: messages go in, text comes out, and what was really sampled is kept as training
+ * One conversation of a role as a system sees it, over a policy: messages go in, text comes out, and what was really sampled is kept as training
  * segments. Tokens in, tokens out: a sampled id is never decoded and encoded again; only new messages are tokenised, alone, and
  * appended (spec pitfalls.md, rows 1-5, 19).
  *
@@ -25,6 +25,8 @@ export interface Recording {
 
 export interface Recorder extends Speaker {
   recording(): Recording
+  /** Tokens after the first prompts, written and observed. */
+  tokens(): number
 }
 
 export interface RecorderSettings {
@@ -34,6 +36,8 @@ export interface RecorderSettings {
   seed: string
   temperature: number
   budget: Budget
+  /** What other conversations have used of `budget.tokensPerTrajectory`; absent: there are none. */
+  tokensElsewhere?: () => number
   cutoff: Cutoff
 }
 
@@ -47,7 +51,7 @@ type Limit = 'token_limit' | 'context_limit'
 
 export function createRecorder(
   policy: Policy,
-  { session, seed, temperature, budget, cutoff }: RecorderSettings,
+  { session, seed, temperature, budget, tokensElsewhere = () => 0, cutoff }: RecorderSettings,
 ): Recorder {
   const segments: GrowingSegment[] = []
   /** The conversation that the last segment holds, the policy's own last message included. */
@@ -74,7 +78,8 @@ export function createRecorder(
   function roomFor(prompt: Prompt | null): { tokens: number; limit: Limit } {
     let tokens = budget.tokensPerTurn
     let limit: Limit = 'token_limit'
-    if (budget.tokensPerTrajectory !== null) tokens = Math.min(tokens, budget.tokensPerTrajectory - tokensUsed(prompt))
+    if (budget.tokensPerTrajectory !== null)
+      tokens = Math.min(tokens, budget.tokensPerTrajectory - tokensElsewhere() - tokensUsed(prompt))
     if (policy.contextLength !== null && prompt !== null && policy.contextLength - prompt.ids.length < tokens) {
       tokens = policy.contextLength - prompt.ids.length
       limit = 'context_limit'
@@ -82,11 +87,11 @@ export function createRecorder(
     return { tokens, limit }
   }
 
-  /** Tokens after the first prompt, written and observed, counting an observation that is about to be appended. */
+  /** Tokens after the first prompt, written and observed, counting an observation that is about to be appended (null: none is). */
   function tokensUsed(prompt: Prompt | null): number {
-    if (prompt === null) return firstPromptTokens === null ? 0 : lastTokens - firstPromptTokens
+    if (policy.tokenizer === undefined) return firstPromptTokens === null ? 0 : lastTokens - firstPromptTokens
     const recorded = segments.reduce((sum, segment) => sum + segment.ids.length - segment.promptLength, 0)
-    const observed = prompt.continues ? prompt.ids.length - (segments.at(-1)?.ids.length ?? 0) : 0
+    const observed = prompt?.continues ? prompt.ids.length - (segments.at(-1)?.ids.length ?? 0) : 0
     return recorded + observed
   }
 
@@ -150,6 +155,7 @@ export function createRecorder(
       return { ok: true, text: generation.text }
     },
     recording: () => ({ segments, usage, policyVersion }),
+    tokens: () => tokensUsed(null),
   }
 }
 

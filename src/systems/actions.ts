@@ -12,8 +12,11 @@
  */
 import type { Action } from '../types.ts'
 
+/** What the grammar knows. */
+export type MasterAction = Extract<Action, { kind: 'ground' | 'look' | 'answer' | 'invalid' }>
+
 export interface ParsedAction {
-  action: Action
+  action: MasterAction
   /** True when the text is exactly `turn` of the grammar above, white space aside. */
   wellFormed: boolean
   /** Where the executed action ends in the text; the text's length when there is none. */
@@ -105,7 +108,7 @@ function noActionProblem(text: string, blocks: readonly Span[]): string {
   return 'there is no action tag'
 }
 
-function earliestComplete(text: string, tags: readonly Tag[]): (Span & { action: Action }) | null {
+function earliestComplete(text: string, tags: readonly Tag[]): (Span & { action: MasterAction }) | null {
   for (const [index, tag] of tags.entries()) {
     if (tag.name === 'request_grounding' && tag.form === 'self')
       return { start: tag.start, end: tag.end, action: { kind: 'ground' } }
@@ -121,7 +124,7 @@ function earliestComplete(text: string, tags: readonly Tag[]): (Span & { action:
 }
 
 /** Names in the order of the released code's regular expressions, each of which takes the text from a tag to the next that closes it. */
-function byPriority(text: string, tags: readonly Tag[]): (Span & { action: Action }) | null {
+function byPriority(text: string, tags: readonly Tag[]): (Span & { action: MasterAction }) | null {
   for (const names of [['visual_query', 'search'], ['request_grounding'], ['answer']]) {
     const own = tags.filter(({ name }) => names.includes(name))
     const open = own.find(({ form }) => form !== 'close')
@@ -136,7 +139,7 @@ function byPriority(text: string, tags: readonly Tag[]): (Span & { action: Actio
   return null
 }
 
-function readContent(name: Tag['name'], content: string): Action {
+function readContent(name: Tag['name'], content: string): MasterAction {
   const trimmed = content.trim()
   if (name === 'request_grounding') return trimmed === '' ? { kind: 'ground' } : { kind: 'ground', query: trimmed }
   if (name === 'answer') return readAnswer(trimmed)
@@ -144,7 +147,7 @@ function readContent(name: Tag['name'], content: string): Action {
 }
 
 /** Full match of `a?[0-4]`, or "aN: text" on one line in which no second label stands. */
-function readAnswer(content: string): Action {
+function readAnswer(content: string): MasterAction {
   const label = /^a?([0-4])$/i.exec(content) ?? /^a([0-4]) ?: ?\S(?!.*\ba[0-4]\b).*$/i.exec(content)
   if (label !== null) return { kind: 'answer', option: Number(label[1]) }
   return {

@@ -17,7 +17,7 @@ import type {
   SystemOutcome,
   Turn,
 } from '../types.ts'
-import { actionStops, type ParsedAction, parseAction } from './actions.ts'
+import { actionStops, type MasterAction, type ParsedAction, parseAction } from './actions.ts'
 import { type Dialect, dialects, firstMessage } from './dialect.ts'
 import { clipsInView, emptyView, ground, look, showClip, type View } from './evidence.ts'
 import type { LongVideoAgentOptions, Purpose } from './options.ts'
@@ -33,7 +33,7 @@ export function longVideoAgent(options: LongVideoAgentOptions, purpose: Purpose)
     extraTurns: extraGeneration === 'training' && training ? 1 : 0,
     endAtInvalid: onInvalid === 'endInTraining' && training,
   }
-  return { name: 'longVideoAgent', run: (context) => run(context, settings) }
+  return { name: 'longVideoAgent', roles: ['master'], turns: 5, run: (context) => run(context, settings) }
 }
 
 /** The options as they hold for what the run is for. */
@@ -46,7 +46,8 @@ interface Settings extends LongVideoAgentOptions {
 }
 
 async function run(context: SystemContext, options: Settings): Promise<SystemOutcome> {
-  const { task, master, budget } = context
+  const { task, budget } = context
+  const master = context.speaker('master')
   const dialect = dialects[options.dialect]
   const view = emptyView()
   const turns: Turn[] = []
@@ -138,7 +139,7 @@ function withoutEffect({ clip }: View): Pick<Turn, 'observation' | 'failure' | '
 type Effect = { observation: string } & Pick<Turn, 'failure' | 'frames'>
 
 async function carryOut(
-  action: Exclude<Action, { kind: 'answer' }>,
+  action: Exclude<MasterAction, { kind: 'answer' }>,
   context: SystemContext,
   view: View,
   dialect: Dialect,

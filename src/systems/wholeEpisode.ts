@@ -13,7 +13,7 @@ import type { WholeEpisodeOptions } from './options.ts'
 import { spacedClips } from './window.ts'
 
 export function wholeEpisode(options: WholeEpisodeOptions): System {
-  return { name: 'wholeEpisode', run: (context) => run(context, options) }
+  return { name: 'wholeEpisode', roles: ['master'], turns: 1, run: (context) => run(context, options) }
 }
 
 async function run(context: SystemContext, { clipsSeen }: WholeEpisodeOptions): Promise<SystemOutcome> {
@@ -27,7 +27,7 @@ async function run(context: SystemContext, { clipsSeen }: WholeEpisodeOptions): 
     lines.push(context.fitObservation(paper.seen(seen.value.text)))
     frames = seen.value.frames
   }
-  const said = await context.master.say([{ role: 'user', content: lines.join('\n') }], actionStops)
+  const said = await context.speaker('master').say([{ role: 'user', content: lines.join('\n') }], actionStops)
   const response = said.text
   const { action, wellFormed } = parseAction(response ?? '')
   const turns = [

@@ -16,7 +16,7 @@ const answerKeySchema = z.object({
     z.string(),
     z.object({
       answer: z.number().int().describe('Index of the right option.'),
-      clipId: z.string().describe('The clip with the evidence.'),
+      clipId: z.string().nullable().describe('The clip with the evidence; null: unknown.'),
       span: z.tuple([z.number(), z.number()]).nullable().describe('Evidence in seconds on the clip; null: unknown.'),
     }),
   ),

@@ -44,7 +44,7 @@ export function batchOf<Row>(schema: Schema, columns: readonly Column<Row>[], ro
   )
 }
 
-/** The rows of a batch as plain objects under their column names. Lists and structs must not be nullable; values may. */
+/** The rows of a batch as plain objects under their column names. Structs must not be nullable; lists and values may. */
 export function plainRows(batch: RecordBatch): Record<string, unknown>[] {
   return structValues(batch.data)
 }
@@ -55,7 +55,9 @@ function plainValues(data: Data): unknown[] {
   if (!DataType.isList(data.type)) return Array.from(new Vector([data]))
   const items = data.children[0] === undefined ? [] : plainValues(data.children[0])
   const offsets = data.valueOffsets as Int32Array
-  return Array.from({ length: data.length }, (_, row) => items.slice(offsets[row], offsets[row + 1]))
+  return Array.from({ length: data.length }, (_, row) =>
+    data.getValid(row) ? items.slice(offsets[row], offsets[row + 1]) : null,
+  )
 }
 
 function structValues({ type, children, length }: Data): Record<string, unknown>[] {

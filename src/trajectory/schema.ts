@@ -34,6 +34,7 @@ import type {
   Segment,
   StopReason,
   Trajectory,
+  TrajectoryUsage,
   Turn,
   Usage,
 } from '../types.ts'
@@ -72,8 +73,13 @@ export interface TrajectoryRow {
   advantage: number | null
   sampledTokens: number
   segmentCount: number
-  usage: { master: Usage; grounding: Usage; vision: Usage }
+  usage: TrajectoryUsage
   seconds: number
+  /** Names of the videos, where there are several. */
+  videos?: string[]
+  categories?: Readonly<Record<string, string>>
+  answerText?: string
+  measures?: Readonly<Record<string, number>>
 }
 
 /** What a row is made from. */
@@ -91,7 +97,7 @@ const list = (of: DataType): List => new List(new Field('item', of, false))
 const struct = (fields: Record<string, DataType>, nullable: readonly string[] = []): Struct =>
   new Struct(Object.entries(fields).map(([name, type]) => new Field(name, type, nullable.includes(name))))
 
-const usageType = struct({
+const usageFields = {
   calls: integer,
   prompt_tokens: integer,
   completion_tokens: integer,
@@ -99,7 +105,11 @@ const usageType = struct({
   seconds: number,
   cost_usd: number,
   cached: integer,
-})
+}
+const usageType = struct(usageFields)
+/** What several columns say by name. */
+const namedNumbers = list(struct({ name: text, value: number }))
+const namedTexts = list(struct({ name: text, value: text }))
 const turnType = struct(
   {
     response: text,
@@ -121,8 +131,25 @@ const turnType = struct(
         'hash',
       ]),
     ),
+    role: text,
+    frozen: flag,
+    tool: text,
+    output: text,
   },
-  ['query', 'option', 'problem', 'observation', 'failure_boundary', 'failure_kind', 'failure_message', 'clip_id'],
+  [
+    'query',
+    'option',
+    'problem',
+    'observation',
+    'failure_boundary',
+    'failure_kind',
+    'failure_message',
+    'clip_id',
+    'role',
+    'frozen',
+    'tool',
+    'output',
+  ],
 )
 
 const run = (read: (trajectory: Trajectory) => unknown) => (row: Scored) => read(row.scored.trajectory)
@@ -183,7 +210,7 @@ const trajectoryColumns: readonly Column<Scored>[] = [
   {
     name: 'options',
     type: list(text),
-    meaning: 'Its five options; label a{i} is option i.',
+    meaning: 'Its options; label a{i} is option i. None: it is open-ended.',
     value: run(({ task }) => task.question.options),
   },
   {
@@ -196,7 +223,7 @@ const trajectoryColumns: readonly Column<Scored>[] = [
   {
     name: 'max_turns',
     type: integer,
-    meaning: 'K: how many times the master could write.',
+    meaning: 'K: rounds of the system; of LongVideoAgent how many times the master could write.',
     value: run(({ budget }) => budget.turns),
   },
   {
@@ -243,7 +270,7 @@ const trajectoryColumns: readonly Column<Scored>[] = [
     name: 'turns',
     type: list(turnType),
     meaning:
-      'In order: response (what the policy wrote), action (ground, look, answer, invalid), query (of look, and of ground where there were words), option (of answer), problem (of invalid), well_formed, observation (null when nothing came back), failure_* (of an agent in this turn), clip_id (in view afterwards), frames (looked at; time in seconds on the clip; path of the video or picture, at in seconds of that video, width it was scaled down to, hash of all these; null where not recorded).',
+      'In order: response (what was written), action (ground, look, call, output, answer, invalid), query (of look and call, and of ground where there were words), option (of answer), problem (of invalid), well_formed, observation (null when nothing came back), failure_* (of an agent in this turn), clip_id (in view afterwards), frames (looked at; time in seconds on the clip; path of the video or picture, at in seconds of that video, width it was scaled down to, hash of all these; null where not recorded), role (who wrote; null: the master; program: nobody, the system called a tool), frozen (true: not the policy), tool (of call), output (structured output, JSON).',
     value: run(({ turns }) => turns.map(storedTurn)),
   },
   {
@@ -351,14 +378,16 @@ const trajectoryColumns: readonly Column<Scored>[] = [
   {
     name: 'sampled_tokens',
     type: integer,
-    meaning: 'Tokens that the policy sampled: ones in the action masks of its segments.',
-    value: run(({ segments }) => segments.reduce((sum, segment) => sum + sampledIn(segment), 0)),
+    meaning: 'Tokens that the policy sampled: ones in the action masks of its segments, frozen ones apart.',
+    value: run(({ segments }) =>
+      segments.reduce((sum, segment) => sum + (segment.frozen === true ? 0 : sampledIn(segment)), 0),
+    ),
   },
   {
     name: 'segment_count',
     type: integer,
     meaning:
-      'Rows in segments. More than 1: the prompt stopped matching what was sampled, or the policy changed, that many times less one.',
+      'Rows in segments, those of frozen roles among them. In a system of one role, more than 1: the prompt stopped matching what was sampled, or the policy changed, that many times less one.',
     value: run(({ segments }) => segments.length),
   },
   {
@@ -386,7 +415,71 @@ const trajectoryColumns: readonly Column<Scored>[] = [
     meaning: 'Wall-clock seconds from start to end of the run.',
     value: run(({ seconds }) => seconds),
   },
+  {
+    name: 'videos',
+    type: list(text),
+    nullable: true,
+    meaning: 'What the question calls its videos, where there are several; episode_id is the first.',
+    value: run(({ task }) => task.videos?.map(({ id }) => id) ?? null),
+  },
+  {
+    name: 'categories',
+    type: namedTexts,
+    nullable: true,
+    meaning: 'What a benchmark scores apart: name and value; null: nothing.',
+    value: ({ scored }) => pairs(scored.categories),
+  },
+  {
+    name: 'answer_text',
+    type: text,
+    nullable: true,
+    meaning: 'The answer to an open-ended question.',
+    value: run(({ answerText }) => answerText ?? null),
+  },
+  {
+    name: 'measures',
+    type: namedNumbers,
+    nullable: true,
+    meaning: 'What the system measured of itself, from 0 to 1: name and value; null: nothing.',
+    value: run(({ measures }) => pairs(measures)),
+  },
+  {
+    name: 'reward_extras',
+    type: namedNumbers,
+    nullable: true,
+    meaning: 'Weighted measures that are in reward_total: name and value; null: none are rewarded.',
+    value: ({ scored }) => pairs(scored.reward?.extras),
+  },
+  {
+    name: 'usage_roles',
+    type: list(struct({ name: text, frozen: flag, ...usageFields })),
+    nullable: true,
+    meaning:
+      'Of a system with several roles: what each used. Those that are not frozen are played by the policy and are in usage_master too.',
+    value: run(({ usage: { roles } }) =>
+      roles === undefined
+        ? null
+        : Object.entries(roles).map(([name, one]) => ({ name, frozen: one.frozen, ...storedUsage(one) })),
+    ),
+  },
+  {
+    name: 'usage_agents',
+    type: list(struct({ name: text, ...usageFields })),
+    nullable: true,
+    meaning: 'What further agents used, by name; null: none were asked.',
+    value: run(({ usage: { agents } }) =>
+      agents === undefined ? null : Object.entries(agents).map(([name, one]) => ({ name, ...storedUsage(one) })),
+    ),
+  },
 ]
+
+function pairs<Value>(of: Readonly<Record<string, Value>> | undefined): { name: string; value: Value }[] | null {
+  return of === undefined ? null : Object.entries(of).map(([name, value]) => ({ name, value }))
+}
+
+function fromPairs<Value>(of: readonly { name: string; value: Value }[]): Record<string, Value> {
+  return Object.fromEntries(of.map(({ name, value }) => [name, value]))
+}
 
 export const trajectorySchema: Schema = schemaOf(trajectoryColumns, {
   showrunner_table: 'trajectories',
@@ -444,11 +537,12 @@ function readUsage({ calls, prompt_tokens, completion_tokens, frames, seconds, c
 }
 
 type StoredTurn = ReturnType<typeof storedTurn>
-function storedTurn({ response, action, wellFormed, observation, failure, clipId, frames }: Turn) {
+function storedTurn(turn: Turn) {
+  const { response, action, wellFormed, observation, failure, clipId, frames, role, frozen, output } = turn
   return {
     response,
     action: action.kind,
-    query: action.kind === 'look' || action.kind === 'ground' ? (action.query ?? null) : null,
+    query: 'query' in action ? (action.query ?? null) : null,
     option: action.kind === 'answer' ? action.option : null,
     problem: action.kind === 'invalid' ? action.problem : null,
     well_formed: wellFormed,
@@ -465,6 +559,10 @@ function storedTurn({ response, action, wellFormed, observation, failure, clipId
       width: picture?.width ?? null,
       hash: picture?.hash ?? null,
     })),
+    role: role ?? null,
+    frozen: frozen ?? null,
+    tool: action.kind === 'call' ? action.tool : null,
+    output: output === undefined ? null : JSON.stringify(output),
   }
 }
 
@@ -477,6 +575,10 @@ function readTurn(turn: StoredTurn): Turn {
     failure: readFailure(turn),
     clipId: turn.clip_id,
     frames: turn.frames.map(readFrame),
+    // stores written before systems had several roles lack these
+    ...(turn.role == null ? {} : { role: turn.role }),
+    ...(turn.frozen === true ? { frozen: true } : {}),
+    ...(turn.output == null ? {} : { output: JSON.parse(turn.output) as unknown }),
   }
 }
 
@@ -488,12 +590,16 @@ function readFrame(frame: StoredTurn['frames'][number]): SeenFrame {
     : { clipId, time, picture: { path, at: frame.at, width: frame.width, hash } }
 }
 
-function readAction({ action, query, option, problem }: StoredTurn): Action {
+function readAction({ action, query, option, problem, tool }: StoredTurn): Action {
   switch (action) {
     case 'ground':
       return query === null ? { kind: 'ground' } : { kind: 'ground', query }
     case 'look':
       return { kind: 'look', query: query ?? '' }
+    case 'call':
+      return { kind: 'call', tool: tool ?? '', query: query ?? '' }
+    case 'output':
+      return { kind: 'output' }
     case 'answer':
       return { kind: 'answer', option: option ?? 0 }
     case 'invalid':
@@ -555,6 +661,14 @@ interface StoredTrajectory extends StoredFailure {
   usage_grounding: StoredUsage
   usage_vision: StoredUsage
   seconds: number
+  /** These are absent in earlier stores. */
+  videos?: string[] | null
+  categories?: { name: string; value: string }[] | null
+  answer_text?: string | null
+  measures?: { name: string; value: number }[] | null
+  reward_extras?: { name: string; value: number }[] | null
+  usage_roles?: ({ name: string; frozen: boolean } & StoredUsage)[] | null
+  usage_agents?: ({ name: string } & StoredUsage)[] | null
 }
 
 function readTrajectory(row: StoredTrajectory): TrajectoryRow {
@@ -595,7 +709,13 @@ function readTrajectory(row: StoredTrajectory): TrajectoryRow {
     reward:
       total === null || format === null || answer === null || turnCost === null
         ? null
-        : { total, format, answer, turnCost },
+        : {
+            total,
+            format,
+            answer,
+            turnCost,
+            ...(row.reward_extras == null ? {} : { extras: fromPairs(row.reward_extras) }),
+          },
     advantage: row.advantage,
     sampledTokens: row.sampled_tokens,
     segmentCount: row.segment_count,
@@ -603,8 +723,22 @@ function readTrajectory(row: StoredTrajectory): TrajectoryRow {
       master: readUsage(row.usage_master),
       grounding: readUsage(row.usage_grounding),
       vision: readUsage(row.usage_vision),
+      ...(row.usage_roles == null
+        ? {}
+        : {
+            roles: Object.fromEntries(
+              row.usage_roles.map((one) => [one.name, { ...readUsage(one), frozen: one.frozen }]),
+            ),
+          }),
+      ...(row.usage_agents == null
+        ? {}
+        : { agents: Object.fromEntries(row.usage_agents.map((one) => [one.name, readUsage(one)])) }),
     },
     seconds: row.seconds,
+    ...(row.videos == null ? {} : { videos: row.videos }),
+    ...(row.categories == null ? {} : { categories: fromPairs(row.categories) }),
+    ...(row.answer_text == null ? {} : { answerText: row.answer_text }),
+    ...(row.measures == null ? {} : { measures: fromPairs(row.measures) }),
   }
 }
 
@@ -634,6 +768,13 @@ const segmentColumns: readonly SegmentColumn[] = [
   },
   { name: 'prompt_length', type: integer, meaning: 'Ids before this were never sampled.' },
   { name: 'policy_version', type: text, meaning: 'Version of the policy that sampled this segment.' },
+  { name: 'role', type: text, nullable: true, meaning: 'Role of the system that wrote; null: the master.' },
+  {
+    name: 'frozen',
+    type: flag,
+    nullable: true,
+    meaning: 'True: sampled by a model that is not trained, in no loss; null: by the policy.',
+  },
 ]
 
 export const segmentSchema: Schema = schemaOf(
@@ -662,6 +803,13 @@ export function segmentBatch({ group, scored }: ScoredGroup): RecordBatch {
   }
   const texts = (values: readonly string[]) =>
     values.length === 0 ? makeData({ type: text, length: 0 }) : vectorFromArray(values, text).data[0]
+  const nullable = (values: readonly unknown[], type: DataType) =>
+    values.length === 0
+      ? makeData({ type, length: 0 })
+      : vectorFromArray(
+          values.map((value) => value ?? null),
+          type,
+        ).data[0]
   const integers = (values: readonly number[]) =>
     makeData({ type: integer, length: values.length, nullCount: 0, data: Int32Array.from(values) })
   const children = [
@@ -686,6 +834,14 @@ export function segmentBatch({ group, scored }: ScoredGroup): RecordBatch {
     ),
     integers(rows.map(({ promptLength }) => promptLength)),
     texts(rows.map(({ policyVersion }) => policyVersion)),
+    nullable(
+      rows.map(({ role }) => role),
+      text,
+    ),
+    nullable(
+      rows.map(({ frozen }) => frozen),
+      flag,
+    ),
   ]
   return new RecordBatch(
     segmentSchema,
@@ -725,5 +881,7 @@ export function segmentRows(batch: RecordBatch): SegmentRow[] {
     logprobs: numbers('logprobs', row),
     promptLength: at('prompt_length', row),
     policyVersion: at('policy_version', row),
+    ...(at('role', row) == null ? {} : { role: at('role', row) }),
+    ...(at('frozen', row) === true ? { frozen: true as const } : {}),
   }))
 }

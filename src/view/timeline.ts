@@ -26,7 +26,7 @@ export function timeline(row: TrajectoryRow, clips: readonly KeyedClip[], gold: 
         : { clip, left: (100 * index) / clips.length, width: 100 / clips.length },
     ]),
   )
-  const goldStretch = gold === null ? undefined : stretches.get(gold.clipId)
+  const goldStretch = gold?.clipId == null ? undefined : stretches.get(gold.clipId)
   const order = new Map(row.visited.map((id, index) => [id, index + 1]))
   return html`<div class="timeline">
 <div class="lane line"><span class="lane-name">${timed ? clock(end) : `${clips.length} clips`}</span>
@@ -34,7 +34,7 @@ export function timeline(row: TrajectoryRow, clips: readonly KeyedClip[], gold: 
 ${row.turns.map((turn, index) => lane(turn, index, row, stretches, goldStretch, gold, timed, end))}
 </div>
 <p class="legend">${clips.length} clips. <span class="swatch shown"></span> shown to the master, numbered in order. <span class="swatch in-view"></span> in view after the turn. <span class="swatch looked"></span> frame looked at.${
-    gold !== null &&
+    gold?.clipId != null &&
     html` <span class="swatch gold"></span> evidence: ${clipName(gold.clipId, row.episodeId)}${gold.span !== null && html`, ${gold.span[0].toFixed(1)} to ${gold.span[1].toFixed(1)} s`}.`
   }</p>`
 }

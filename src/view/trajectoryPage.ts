@@ -125,12 +125,12 @@ function turnCard(turn: Turn, index: number, { row, pictures }: TrajectoryConten
   const { name } = actionWords(turn.action.kind)
   const { reasoning, act } = partsOf(turn.response)
   return html`<li class="turn" id="turn-${index + 1}" tabindex="-1">
-<h3><span class="turn-number">${index + 1}</span> ${chip(turn)} <span>${name}</span>${!turn.wellFormed && html` <span class="tag warn" title="not exactly one well-formed action">badly formed</span>`}
+<h3><span class="turn-number">${index + 1}</span> ${chip(turn)} <span>${turn.role !== undefined && `${turn.role} `}${name}${turn.action.kind === 'call' && ` ${turn.action.tool}`}</span>${turn.frozen === true && html` <span class="tag" title="not the policy: in no loss">frozen</span>`}${!turn.wellFormed && html` <span class="tag warn" title="not exactly one well-formed action">badly formed</span>`}
 <span class="aside">${turn.clipId === null ? 'nothing in view' : clipName(turn.clipId, row.episodeId)}</span></h3>
 <div class="exchange"><div>
 ${reasoning !== '' && html`<div class="said"><h4>Reasoning</h4><p class="text">${reasoning}</p></div>`}
 <div class="said"><h4>Action</h4><p class="text act">${act === '' ? turn.response : act}</p>
-${turn.action.kind === 'invalid' && html`<p class="hint">${turn.action.problem}</p>`}</div>
+${turn.action.kind === 'invalid' && html`<p class="hint">${turn.action.problem}</p>`}${turn.action.kind === 'call' && html`<p class="hint">${turn.action.query}</p>`}</div>
 </div>
 ${
   turn.observation !== null &&
@@ -187,7 +187,11 @@ function labelForm({ row, label, labeller, gold }: TrajectoryContent): Html {
 function rewards({ reward, advantage }: TrajectoryRow): Html {
   if (reward === null)
     return html`<section class="panel" aria-labelledby="reward-title"><h2 id="reward-title">Reward</h2><p>None: it failed outside the policy and is not trained on.</p></section>`
-  const widest = Math.max(1, ...[reward.format, reward.answer, reward.turnCost].map(Math.abs))
+  const extras = Object.entries(reward.extras ?? {})
+  const widest = Math.max(
+    1,
+    ...[reward.format, reward.answer, reward.turnCost, ...extras.map(([, one]) => one)].map(Math.abs),
+  )
   const bar = (name: string, value: number, meaning: string) =>
     html`<tr><th scope="row" title="${meaning}">${name}</th><td class="bar"><span class="${value < 0 ? 'below' : 'above'}" style="width:${((50 * Math.abs(value)) / widest).toFixed(1)}%"></span></td><td class="number">${signed(value)}</td></tr>`
   return html`<section class="panel" aria-labelledby="reward-title"><h2 id="reward-title">Reward</h2>
@@ -195,6 +199,7 @@ function rewards({ reward, advantage }: TrajectoryRow): Html {
 ${bar('answer', reward.answer, '1 for the right option, else 0')}
 ${bar('format', reward.format, 'alpha times the aggregated format reward')}
 ${bar('turn cost', reward.turnCost, 'what the turns cost; 0 or negative')}
+${extras.map(([name, one]) => bar(name, one, 'weighted measure of the system'))}
 <tr class="total"><th scope="row">total</th><td></td><td class="number">${signed(reward.total)}</td></tr>
 <tr><th scope="row" title="reward against those of the same question, as used in the update">advantage</th><td></td><td class="number">${advantage === null ? '–' : signed(advantage)}</td></tr>
 </tbody></table></section>`
@@ -236,12 +241,12 @@ function mark({ correct, reward }: TrajectoryRow): Html {
     : html`<span class="outcome wrong" title="wrong">✕</span>`
 }
 
-function usage({ usage: { master, grounding, vision } }: TrajectoryRow): Html {
+function usage({ usage: { master, grounding, vision, roles = {}, agents = {} } }: TrajectoryRow): Html {
   const line = (name: string, { calls, promptTokens, completionTokens, frames, seconds, costUsd, cached }: Usage) =>
     html`<tr><th scope="row">${name}</th><td class="number"${cached > 0 && html` title="${cached} answered from a cache"`}>${calls}</td><td class="number">${count(promptTokens)}</td><td class="number">${count(completionTokens)}</td><td class="number">${frames}</td><td class="number">${decimal(seconds)}</td><td class="number">${costUsd === 0 ? '0' : costUsd.toFixed(4)}</td></tr>`
   return html`<section class="panel" aria-labelledby="usage-title"><h2 id="usage-title">Used</h2>
 <div class="scroll"><table class="usage"><caption class="unseen">What each role used</caption><thead><tr><td></td><th scope="col" class="number">calls</th><th scope="col" class="number" title="tokens read">in</th><th scope="col" class="number" title="tokens written">out</th><th scope="col" class="number">frames</th><th scope="col" class="number" title="seconds spent waiting">s</th><th scope="col" class="number" title="US dollars">$</th></tr></thead>
-<tbody>${line('master', master)}${line('grounding', grounding)}${line('vision', vision)}</tbody></table></div></section>`
+<tbody>${line('master', master)}${Object.entries(roles).map(([name, one]) => line(one.frozen ? `${name}, frozen` : `as ${name}`, one))}${line('grounding', grounding)}${line('vision', vision)}${Object.entries(agents).map(([name, one]) => line(name, one))}</tbody></table></div></section>`
 }
 
 function about(row: TrajectoryRow): Html {
@@ -252,7 +257,7 @@ function about(row: TrajectoryRow): Html {
     ['step', row.step, 'training step, or pass over the questions'],
     ['sample', row.sample, 'position in the group'],
     ['question', row.qid],
-    ['K', budget.turns, 'how often the master could write'],
+    ['K', budget.turns, 'how often the master could write, or rounds of another system'],
     ['w', budget.windowClips, 'clips in view at once'],
     ['tokens written', count(row.sampledTokens)],
     ['took', duration(row.seconds)],

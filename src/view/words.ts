@@ -7,6 +7,8 @@ import { type Html, html, type Part } from './html.ts'
 const ACTIONS: Record<string, { letter: string; name: string }> = {
   ground: { letter: 'g', name: 'asks where to look' },
   look: { letter: 'v', name: 'asks what is there' },
+  call: { letter: 'c', name: 'calls' },
+  output: { letter: 'o', name: 'says' },
   answer: { letter: 'a', name: 'answers' },
   invalid: { letter: 'x', name: 'malformed' },
 }
@@ -15,12 +17,13 @@ export function actionWords(kind: string): { letter: string; name: string } {
   return ACTIONS[kind] ?? { letter: kind.slice(0, 1), name: kind }
 }
 
-export function chip(turn: Pick<Turn, 'action'>): Html {
-  const { letter, name } = actionWords(turn.action.kind)
-  return html`<abbr class="chip ${turn.action.kind}" title="${name}">${letter}</abbr>`
+export function chip({ action, role }: Pick<Turn, 'action' | 'role'>): Html {
+  const { letter, name } = actionWords(action.kind)
+  const title = [role, action.kind === 'call' ? `${name} ${action.tool}` : name].filter(Boolean).join(' ')
+  return html`<abbr class="chip ${action.kind}" title="${title}">${letter}</abbr>`
 }
 
-export function chips(turns: readonly Pick<Turn, 'action'>[]): Html {
+export function chips(turns: readonly Pick<Turn, 'action' | 'role'>[]): Html {
   const said = turns.map(({ action }) => actionWords(action.kind).name).join(', ')
   return html`<span class="chips" role="img" aria-label="${said || 'no turns'}">${turns.map(chip)}</span>`
 }

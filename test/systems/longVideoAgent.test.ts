@@ -41,14 +41,14 @@ async function play(
     settings.purpose,
   ).run({
     task: tinyTask(),
-    master: {
+    speaker: () => ({
       async say(messages) {
         read.push([...messages])
         const line = lines[read.length - 1]
         if (line === undefined) throw new Error(`the master was asked ${read.length} times`)
         return typeof line === 'string' ? { ok: true, text: line } : line
       },
-    },
+    }),
     agents,
     budget: { ...roomy, ...settings.budget },
     signal: new AbortController().signal,

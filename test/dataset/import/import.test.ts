@@ -324,7 +324,7 @@ test('every oddity in many rows, in lines and in an array: what is kept and what
     const clips = new Map([...dataset.episodes.values()].flatMap((one) => one.clips.map((clip) => [clip.id, clip])))
     for (const { clipId, episodeSpan } of dataset.gold.values()) {
       if (!episodeSpan) continue
-      const owner = clips.get(clipId)
+      const owner = clips.get(clipId ?? '')
       expect(episodeSpan[0]).toBeGreaterThanOrEqual(owner?.start as number)
       expect(episodeSpan[1]).toBeLessThanOrEqual(owner?.end as number)
     }

@@ -64,7 +64,7 @@ describe.skipIf(!there)('real rows', () => {
       expect(clips.at(-1)?.end, id).toBeCloseTo(sum, 2)
     }
     for (const { qid, clipId, span, episodeSpan } of mine.gold.values()) {
-      const clip = mine.episodes.get(clipId.slice(0, 6))?.clips.find((one) => one.id === clipId)
+      const clip = mine.episodes.get(clipId?.slice(0, 6) ?? '')?.clips.find((one) => one.id === clipId)
       for (const end of [0, 1] as const)
         expect(episodeSpan?.[end], qid).toBeCloseTo((clip?.start as number) + (span?.[end] as number), 1)
     }
