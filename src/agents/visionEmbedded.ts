@@ -174,7 +174,11 @@ async function readGroup(
 }
 
 function requestFor(clip: Clip, options: EmbeddedVisionOptions): Omit<FrameRequest, 'signal'> {
-  return { source: clip.source, times: uniformTimes(clipSeconds(clip), options.framesPerClip), width: options.width }
+  const { source } = clip
+  // a folder may hold fewer pictures than are wanted; each is looked at once
+  const n =
+    source.kind === 'frames' ? Math.min(options.framesPerClip, Math.max(1, source.count)) : options.framesPerClip
+  return { source, times: uniformTimes(clipSeconds(clip), n), width: options.width }
 }
 
 /** What there is to see in one clip. */

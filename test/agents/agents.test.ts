@@ -244,7 +244,12 @@ describe('embedded vision', () => {
         .jpeg({ quality: 95 })
         .toFile(join(directory, `${number}.jpg`))
     }
-    expect(await look('sign', clip(0, { kind: 'frames', directory, fps: 1, count: 3 }))).toBe('the sign says lantern .')
+    const folder = clip(0, { kind: 'frames', directory, fps: 1, count: 3 })
+    expect(await look('sign', folder)).toBe('the sign says lantern .')
+    // two are wanted, and there is one
+    const lone = clip(0, { kind: 'frames', directory, fps: 1, count: 1 })
+    const { frames, usage } = value(await embedded.vision.look({ clips: [lone], query: 'sign' }, {}))
+    expect([frames.length, usage.frames]).toEqual([1, 1])
   })
 })
 
