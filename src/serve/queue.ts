@@ -1,6 +1,7 @@
 /**
  * Who may sample next. So many sequences run at once; the others wait, and a free place goes to the client that has the fewest running
- * (max-min fairness): one that sends a thousand requests does not keep out one that sends a single one. The queue is bounded.
+ * (max-min fairness), of equals to the one that has not had one for longest: a client that sends a thousand requests does not keep out one
+ * that sends a single one. The queue is bounded.
  * Knows neither HTTP nor policies.
  */
 
@@ -38,6 +39,9 @@ const SPEED_SECONDS = 10
 export class FairQueue {
   private readonly waitingOf = new Map<string, Waiting[]>()
   private readonly runningOf = new Map<string, number>()
+  /** Number of the last admission of each client that runs or waits. */
+  private readonly servedOf = new Map<string, number>()
+  private admissions = 0
   /** When sequences ended, in seconds. */
   private ended: number[] = []
   private arrivals = 0
@@ -111,6 +115,7 @@ export class FairQueue {
     if (left < 0) throw new Error(`queue: ${client} leaves more places than it took`)
     if (left === 0) this.runningOf.delete(client)
     else this.runningOf.set(client, left)
+    this.forget(client)
     this.held--
     this.ended.push(performance.now() / 1000)
     if (this.ended.length > 10_000) this.ended = this.ended.slice(-1000)
@@ -126,22 +131,26 @@ export class FairQueue {
       this.remove(next)
       this.held += next.size
       this.runningOf.set(next.client, (this.runningOf.get(next.client) ?? 0) + next.size)
+      this.servedOf.set(next.client, ++this.admissions)
       next.admit()
     }
   }
 
   private next(): Waiting | null {
-    let best: Waiting | null = null
-    let fewest = Number.POSITIVE_INFINITY
-    for (const [client, [first]] of this.waitingOf) {
-      const running = this.runningOf.get(client) ?? 0
-      if (first === undefined || running > fewest) continue
-      if (running < fewest || first.order < (best?.order ?? Number.POSITIVE_INFINITY)) {
-        best = first
-        fewest = running
-      }
+    /** Compared in this order: places held, last admission, arrival. */
+    const rank = ({ client, order }: Waiting) => [
+      this.runningOf.get(client) ?? 0,
+      this.servedOf.get(client) ?? 0,
+      order,
+    ]
+    let best: { waiting: Waiting; rank: number[] } | null = null
+    for (const [waiting] of this.waitingOf.values()) {
+      if (waiting === undefined) continue
+      const own = rank(waiting)
+      const differs = own.findIndex((value, i) => value !== best?.rank[i])
+      if (best === null || own[differs]! < best.rank[differs]!) best = { waiting, rank: own }
     }
-    return best
+    return best?.waiting ?? null
   }
 
   private remove(waiting: Waiting): void {
@@ -149,6 +158,11 @@ export class FairQueue {
     line.splice(line.indexOf(waiting), 1)
     if (line.length === 0) this.waitingOf.delete(waiting.client)
     this.queued -= waiting.size
+    this.forget(waiting.client)
+  }
+
+  private forget(client: string): void {
+    if (!this.waitingOf.has(client) && !this.runningOf.has(client)) this.servedOf.delete(client)
   }
 
   /** How long what waits now takes at the speed of the last seconds: 1 to 60. */
