@@ -7,35 +7,17 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Policy } from '../types.ts'
 import { abortFor } from './abort.ts'
 import type { Capture, Session } from './capture.ts'
-import { ApiError, describeError } from './errors.ts'
-import {
-  type Choice,
-  type ComingToken,
-  checkRoom,
-  generateChoices,
-  type RenderedPrompt,
-  renderPrompts,
-} from './generate.ts'
+import { ApiError } from './errors.ts'
+import { type Choice, checkRoom, generateChoices, type RenderedPrompt, renderPrompts } from './generate.ts'
 import type { Keys } from './keys.ts'
 import type { Metrics } from './metrics.ts'
 import { type ModelRegistry, type ServedModel, versionOf } from './models.ts'
 import type { ServeOptions } from './options.ts'
 import { type FairQueue, QueueFull } from './queue.ts'
 import type { ServeRequest } from './requests.ts'
-import {
-  type Endpoint,
-  endingChunk,
-  openingChunks,
-  pieceChunk,
-  type ResponseHead,
-  responseBody,
-  tokensOf,
-  usageChunk,
-  versionsOf,
-} from './responses.ts'
+import { type Endpoint, type ResponseHead, responseBody, versionsOf } from './responses.ts'
 import { refused } from './schema.ts'
-import { eventStream } from './stream.ts'
-import { AnswerText } from './text.ts'
+import { StreamedAnswer } from './streamed.ts'
 
 /** What requests of one server share. */
 export interface Shared {
@@ -227,70 +209,4 @@ function logTexts({ options, log }: Shared, { id, request, tokenizer }: Response
     prompt.kind === 'text' ? prompt.text : prompt.kind === 'ids' ? tokenizer?.decode(prompt.ids) : prompt.messages,
   )
   log(JSON.stringify({ id, prompts, answers: choices.map(({ text }) => text) }))
-}
-
-/** An answer that is sent as it is sampled. */
-class StreamedAnswer {
-  private readonly events: ReturnType<typeof eventStream>
-  private readonly texts = new Map<number, { answer: AnswerText | null; length: number; told: number }>()
-
-  constructor(
-    private readonly head: ResponseHead,
-    reply: FastifyReply,
-    private readonly version: string,
-    prompts: readonly RenderedPrompt[],
-  ) {
-    reply.hijack()
-    this.events = eventStream(reply.raw, { 'x-policy-version': version })
-    const ids = prompts.map((prompt) => prompt.ids)
-    for (const chunk of openingChunks(head, version, ids)) this.events.send(chunk)
-  }
-
-  push(index: number, token: ComingToken) {
-    const state = this.stateOf(index)
-    const text = state.answer?.push(token.id) ?? ''
-    const textOffset = state.length
-    state.length += text.length
-    state.told++
-    const { tokenIds, logprobs } = this.head.request
-    if (text === '' && !tokenIds && logprobs === null) return
-    this.events.send(pieceChunk(this.head, this.version, { index, text, tokens: [token], textOffset }))
-  }
-
-  /** Resolves when the answer, or the error in its place, has been sent. */
-  async send(choices: readonly Promise<Choice>[], finished: (all: readonly Choice[]) => void) {
-    try {
-      const all = await Promise.all(
-        choices.map(async (promise) => {
-          const choice = await promise
-          this.end(choice)
-          return choice
-        }),
-      )
-      finished(all)
-      if (this.head.request.includeUsage) this.events.send(usageChunk(this.head, all))
-      this.events.end()
-    } catch (error) {
-      this.events.fail(describeError(error as Error).body)
-    }
-  }
-
-  private end(choice: Choice) {
-    const state = this.stateOf(choice.index)
-    const tokens = tokensOf(choice).slice(state.told)
-    const text = this.head.request.parseTools ? '' : choice.text.slice(state.length)
-    this.events.send(endingChunk(this.head, choice, { index: choice.index, text, tokens, textOffset: state.length }))
-  }
-
-  private stateOf(index: number) {
-    let state = this.texts.get(index)
-    if (state === undefined) {
-      const { tokenizer, request } = this.head
-      // calls of tools are seen when the whole text is there
-      const answer = tokenizer && !request.parseTools ? new AnswerText(tokenizer, request) : null
-      state = { answer, length: 0, told: 0 }
-      this.texts.set(index, state)
-    }
-    return state
-  }
 }

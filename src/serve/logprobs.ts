@@ -45,7 +45,7 @@ export function promptLogprobs(told: readonly (ToldToken | null)[], { tokenizer 
     if (token === null) return null
     const entry = (id: number, logprob: number, rank: number) => [
       String(id),
-      { logprob: finite(logprob), rank, decoded_token: tokenizer?.decode([id]) ?? null },
+      { logprob: finite(logprob), rank, decoded_token: tokenizer ? textOf(id, tokenizer) : null },
     ]
     return Object.fromEntries([
       entry(token.id, token.logprob, token.rank),
@@ -55,12 +55,23 @@ export function promptLogprobs(told: readonly (ToldToken | null)[], { tokenizer 
 }
 
 function nameOf(id: number, { tokensAsIds, tokenizer }: TokenNaming): string {
-  return tokensAsIds || !tokenizer ? `token_id:${id}` : tokenizer.decode([id])
+  return tokensAsIds || !tokenizer ? `token_id:${id}` : textOf(id, tokenizer)
+}
+
+/** Texts of single tokens, which are asked for again and again. */
+const texts = new WeakMap<ChatTokenizer, Map<number, string>>()
+
+function textOf(id: number, tokenizer: ChatTokenizer): string {
+  const known = texts.get(tokenizer) ?? new Map<number, string>()
+  texts.set(tokenizer, known)
+  const text = known.get(id) ?? tokenizer.decode([id])
+  known.set(id, text)
+  return text
 }
 
 /** null for a token that is part of a character. */
 function bytesOf(id: number, { tokenizer }: TokenNaming): number[] | null {
-  const text = tokenizer?.decode([id]) ?? '\ufffd'
+  const text = tokenizer ? textOf(id, tokenizer) : '\ufffd'
   return text.includes('\ufffd') ? null : [...Buffer.from(text)]
 }
 
