@@ -19,6 +19,20 @@ import type { Result } from './types.ts'
 
 const count = z.number().int().min(1)
 
+const external = z
+  .object({
+    adapters: z
+      .string()
+      .min(1)
+      .nullable()
+      .default(null)
+      .describe(
+        'Folder in which it leaves the PEFT adapter that each step samples from: step-000001 and so on. It is loaded into the endpoint by /v1/load_lora_adapter. null: the weights behind the endpoint change by other means, and nothing is waited for.',
+      ),
+    waitSeconds: z.number().positive().default(7200).describe('Longest wait for an adapter.'),
+  })
+  .strict()
+
 const validation = z
   .object({
     dataset: datasetOptions.describe(
@@ -90,6 +104,10 @@ export const runConfig = z
           .describe(
             'Held-out questions that the policy answers while it is trained; the checkpoint that was most accurate on them becomes checkpoints/<name>/best. null: none.',
           ),
+        external: external
+          .nullable()
+          .default(null)
+          .describe('Policies behind an endpoint only, and needed there: the trainer that updates them.'),
         memoryGiB: z
           .number()
           .positive()

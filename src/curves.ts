@@ -11,11 +11,14 @@ import { fileHeader, scalarsRecord } from './tensorboard.ts'
 import type { Result } from './types.ts'
 import type { ValidationRecord } from './validation.ts'
 
-export interface Curves {
+/** What every record has. */
+type Timed = Pick<StepRecord, 'step' | 'at'>
+
+export interface Curves<Step extends Timed> {
   /** All so far, those of earlier sittings included. */
-  readonly steps: readonly StepRecord[]
+  readonly steps: readonly Step[]
   readonly validations: readonly ValidationRecord[]
-  addStep(record: StepRecord): Promise<Result<void>>
+  addStep(record: Step): Promise<Result<void>>
   addValidation(record: ValidationRecord): Promise<Result<void>>
 }
 
@@ -24,15 +27,15 @@ const VALIDATIONS = 'validation.jsonl'
 const EVENTS = 'tensorboard'
 
 /** Keeps the records of a run in `directory` up to its step `done`, and goes on from there. */
-export async function openCurves(directory: string, done: number): Promise<Result<Curves>> {
+export async function openCurves<Step extends Timed>(directory: string, done: number): Promise<Result<Curves<Step>>> {
   const stepsPath = join(directory, STEPS)
   const validationsPath = join(directory, VALIDATIONS)
   const eventsFolder = join(directory, EVENTS)
   let eventsPath: string
-  let steps: StepRecord[]
+  let steps: Step[]
   let validations: ValidationRecord[]
   try {
-    steps = await keep<StepRecord>(stepsPath, (record) => record.step < done)
+    steps = await keep<Step>(stepsPath, (record) => record.step < done)
     validations = await keep<ValidationRecord>(validationsPath, (record) => record.step <= done)
     // a new name, so that a TensorBoard that is open notices
     await mkdir(eventsFolder, { recursive: true })
@@ -90,11 +93,11 @@ async function keep<Row>(path: string, holds: (row: Row) => boolean): Promise<Ro
   return rows
 }
 
-const stepPoint = (record: StepRecord) => pointOf('train', record)
+const stepPoint = (record: Timed) => pointOf('train', record)
 const validationPoint = (record: ValidationRecord) => pointOf('validation', record)
 
 /** Every number of a record, under `train/reward` and the like. */
-function pointOf(section: string, record: { step: number; at: string }) {
+function pointOf(section: string, record: Timed) {
   const numbers = Object.entries(record).flatMap(([key, value]) =>
     key === 'step' || typeof value !== 'number' ? [] : [[`${section}/${key}`, value] as const],
   )

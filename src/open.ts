@@ -4,7 +4,7 @@
  */
 import { type MarkedBox, type MarkedBoxes, type OpenAgents, openAgents } from './agents/index.ts'
 import { cast, unmetNeeds } from './casting.ts'
-import { type Checkpoint, loadCheckpoint } from './checkpoint/checkpoint.ts'
+import { type Checkpoint, loadCheckpoint, loadTokenizerFiles } from './checkpoint/checkpoint.ts'
 import type { RunConfig } from './config.ts'
 import { openBoxes } from './dataset/boxes.ts'
 import { type Dataset, openDataset, withShuffledOptions } from './dataset/index.ts'
@@ -13,8 +13,9 @@ import { renderMiniature } from './miniature.ts'
 import { newAdapter } from './policy/adapter.ts'
 import { type EmbeddedPolicy, openPolicy } from './policy/embedded.ts'
 import { openEndpoint } from './policy/endpoint.ts'
-import type { RoleOptions } from './policy/options.ts'
+import type { EndpointPolicyOptions, RoleOptions } from './policy/options.ts'
 import { openScriptedModule } from './policy/scriptedModule.ts'
+import { openTokenizer, type TextTokenizer } from './policy/tokenizer.ts'
 import type { Progress } from './progress.ts'
 import type { FrozenRoles } from './rollout/index.ts'
 import { createSystem, type Purpose } from './systems/index.ts'
@@ -188,7 +189,9 @@ export async function openMaster(
   config: Pick<RunConfig, 'policy' | 'engine' | 'name' | 'seed'>,
 ): Promise<Result<Pick<OpenRun, 'policy' | 'trainable'>>> {
   if (config.policy.type === 'endpoint') {
-    const endpoint = openEndpoint(config.policy)
+    const tokenizer = await endpointTokenizer(config.policy)
+    if (!tokenizer.ok) return tokenizer
+    const endpoint = openEndpoint(config.policy, tokenizer.value)
     return endpoint.ok ? { ok: true, value: { policy: endpoint.value, trainable: null } } : endpoint
   }
   const { path, adapter, rows, cacheTokens, frozenType } = config.policy
@@ -200,6 +203,21 @@ export async function openMaster(
   const policy = await openPolicy(files.value, config.engine, settings)
   if (!policy.ok) return policy
   return { ok: true, value: { policy: policy.value, trainable: { policy: policy.value, files: files.value } } }
+}
+
+/** That of the model behind the endpoint; undefined where prompts go there as messages. */
+async function endpointTokenizer({
+  tokenizer,
+  returnTokenIds,
+}: EndpointPolicyOptions): Promise<Result<TextTokenizer | undefined>> {
+  if (tokenizer === null) return { ok: true, value: undefined }
+  if (!returnTokenIds) {
+    const message =
+      'policy.tokenizer: prompts as token ids make sense with policy.returnTokenIds: true only; set it, or leave the tokenizer out'
+    return { ok: false, failure: { boundary: 'config', kind: 'bad_request', message } }
+  }
+  const files = await loadTokenizerFiles(tokenizer)
+  return files.ok ? openTokenizer(files.value, tokenizer) : files
 }
 
 /** The checkpoint with a new adapter on it, where the configuration asks for one. */

@@ -2,7 +2,7 @@
  * What fails outside the program while rollouts run: told to the person at once, and a reason to stop when the policy cannot be asked
  * at all, since every further question would only be stored as a failure. Scores and stores nothing.
  */
-import type { Failure, FailureKind, Result, Trajectory, TrajectoryGroup } from './types.ts'
+import type { Failure, FailureKind, Result, ScoredGroup, Trajectory, TrajectoryGroup } from './types.ts'
 
 /** So many groups in a row that could not ask the policy mean that it is down, not that a question is hard for it. */
 const DOWN_AFTER_GROUPS = 3
@@ -60,6 +60,18 @@ export function tellFailures(warn: (text: string) => void): (group: TrajectoryGr
       told.add(`${boundary} ${kind}`)
       warn(`warning: ${message}`)
     }
+  }
+}
+
+/** The failure of a step in which no trajectory could be scored, so that nothing can be learnt from it; null for any other. */
+export function noneScored(groups: readonly ScoredGroup[], step: number): Failure | null {
+  const all = groups.flatMap(({ scored }) => scored)
+  if (all.some(({ reward }) => reward !== null)) return null
+  const first = all.flatMap(({ trajectory }) => failuresOf(trajectory))[0]
+  if (first === undefined) return null
+  return {
+    ...first,
+    message: `${first.message}; none of the ${all.length} rollouts of step ${step} could be scored, so training stopped; put that right and continue with --resume`,
   }
 }
 

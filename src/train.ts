@@ -27,7 +27,7 @@ import { updatePolicy } from './grpo/update.ts'
 import { planMemory } from './memory.ts'
 import { stoppedAt } from './nonFinite.ts'
 import { goldFor, mostTurns, type OpenRun, openRun, type Trainable } from './open.ts'
-import { tellFailures } from './outages.ts'
+import { noneScored, tellFailures } from './outages.ts'
 import { trainedOf, withTrained } from './policy/adapter.ts'
 import type { Progress } from './progress.ts'
 import { recordRatios } from './ratios.ts'
@@ -84,7 +84,9 @@ export async function train(
   const run = opened.value
   try {
     if (run.trainable === null)
-      return fail(`policy.type: expected checkpoint, since training changes weights; got ${config.policy.type}`)
+      return fail(`policy.type: expected checkpoint, since weights are changed here; got ${config.policy.type}`)
+    if (config.training.external !== null)
+      return fail('training.external: is read only where the policy is behind an endpoint; leave it out')
     if (playedByPolicy(run.system, run.roles).length === 0)
       return fail(`roles: expected at least one role of ${run.system.name} that the policy plays; all are frozen`)
     const { device, config: decoder } = run.trainable.policy
@@ -132,7 +134,7 @@ async function trainRun(
   policy.bumpVersion(state.step)
   // the reference of the KL term is where the run began, also when it is resumed
   if (config.grpo.klCoefficient > 0) await trainer.keepReference(files.weights)
-  const validating = await openValidation(config, { directory, run, policy, progress, signal })
+  const validating = await openValidation(config, { directory, run, progress, signal })
   if (!validating.ok) return validating
   const validation = validating.value
   const opened = await openStore(directory, { resume, dropFromStep: state.step })
@@ -152,13 +154,13 @@ async function trainRun(
     const engine = await recordEngine(directory, policy.device.inUse)
     if (!engine.ok) return engine
     const totalSteps = config.training.steps * config.grpo.epochs * config.grpo.minibatches
-    const curves = await openCurves(directory, state.step)
+    const curves = await openCurves<StepRecord>(directory, state.step)
     if (!curves.ok) return curves
     const { steps: metrics, validations, addStep, addValidation } = curves.value
     /** Whether the policy as it stands is the best so far; false as well where it was not asked. */
     const validate = async (): Promise<Result<boolean>> => {
       if (!validation?.isDue(state.step)) return { ok: true, value: false }
-      const measured = await validation.measure(state.step)
+      const measured = await validation.measure(state.step, policy)
       if (signal.aborted) return cancelled(config, checkpoints, state.step)
       if (!measured.ok) return measured
       const noted = await addValidation(measured.value)
@@ -212,6 +214,8 @@ async function trainRun(
       }
       const damaged = policy.takeNonFinite()
       if (damaged.length > 0) return stopAt(samplerNonFinite(damaged, temperature))
+      const lost = noneScored(scored, step)
+      if (lost !== null) return { ok: false, failure: lost }
       const values =
         config.grpo.advantageBaseline === 'value' ? await trajectoryValues(trainer, scored, config.grpo) : null
       const advantages = scoredGroupAdvantages(scored, config.grpo, values)

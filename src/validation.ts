@@ -39,7 +39,7 @@ export interface ValidationRecord {
 export interface Validation {
   isDue(step: number): boolean
   /** Stores the trajectories under `validation/step-000020/` of the run's folder. */
-  measure(step: number): Promise<Result<ValidationRecord>>
+  measure(step: number, policy: Policy): Promise<Result<ValidationRecord>>
   close(): Promise<void>
 }
 
@@ -47,7 +47,6 @@ export interface ValidationParts {
   /** Folder of the run. */
   directory: string
   run: Pick<OpenRun, 'agents' | 'dataset' | 'roles'>
-  policy: Policy
   progress: Progress
   signal: AbortSignal
 }
@@ -55,7 +54,7 @@ export interface ValidationParts {
 /** null where the configuration asks for none. Fails when a question that is held out is trained on. */
 export async function openValidation(
   config: RunConfig,
-  { directory, run, policy, progress, signal }: ValidationParts,
+  { directory, run, progress, signal }: ValidationParts,
 ): Promise<Result<Validation | null>> {
   const options = config.training.validation
   if (options === null) return { ok: true, value: null }
@@ -82,7 +81,7 @@ export async function openValidation(
     ok: true,
     value: {
       isDue: (step) => step % options.every === 0 || step === config.training.steps,
-      async measure(step) {
+      async measure(step, policy) {
         const folder = join(directory, 'validation', `step-${String(step).padStart(6, '0')}`)
         const began = performance.now()
         try {

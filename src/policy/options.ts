@@ -80,6 +80,14 @@ export const endpointPolicyOptions = z
       .describe(
         "The server has vLLM's additions return_token_ids, include_stop_str_in_output and logprobs: ask for them and check them",
       ),
+    tokenizer: z
+      .string()
+      .min(1)
+      .nullable()
+      .default(null)
+      .describe(
+        'Folder with the tokenizer and chat template of the model behind the endpoint (no weights needed): prompts are then sent as token ids, and what is sampled is stored as it was, for training. Needs returnTokenIds. null: messages are sent and no token ids are stored.',
+      ),
     contextLength: z
       .number()
       .int()
