@@ -156,7 +156,13 @@ async function givenIn(config: RunConfig, { purpose, system, task }: Planted = {
       run.dataset.tasks().map((one) => task?.(one, goldOf(one)) ?? one),
       {
         system: system?.(run.system, goldOf) ?? run.system,
-        policy: recorded(run.policy, note),
+        policy: recorded('policy', run.policy, note),
+        roles: Object.fromEntries(
+          Object.entries(run.roles).map(([role, player]) => [
+            role,
+            { ...player, policy: recorded(`role:${role}`, player.policy, note) },
+          ]),
+        ),
         agents: recordedAgents(run.agents, note),
         options: config.rollout,
         step: 0,
@@ -173,40 +179,35 @@ async function givenIn(config: RunConfig, { purpose, system, task }: Planted = {
   return given.map((one) => one.replaceAll(config.dataset.path, 'DATA'))
 }
 
-function recorded(policy: Policy, note: (who: string, what: unknown) => void): Policy {
+function recorded(who: string, policy: Policy, note: (who: string, what: unknown) => void): Policy {
   return {
     name: policy.name,
     version: policy.version,
     contextLength: policy.contextLength,
     ...(policy.tokenizer === undefined ? {} : { tokenizer: policy.tokenizer }),
     generate(request) {
-      note('policy', request)
+      note(who, request)
       return policy.generate(request)
     },
     close: () => policy.close(),
   }
 }
 
+/** Notes what every agent is asked, whatever its kind and its method. */
 function recordedAgents(agents: Agents, note: (who: string, what: unknown) => void): Agents {
-  const grounding = (who: string, agent: GroundingAgent): GroundingAgent => ({
-    name: agent.name,
-    ground(request, options) {
-      note(who, request)
-      return agent.ground(request, options)
-    },
-  })
-  const { groundingCache, vision } = agents
-  return {
-    grounding: grounding('grounding', agents.grounding),
-    ...(groundingCache === undefined ? {} : { groundingCache: grounding('cache', groundingCache) }),
-    vision: {
-      name: vision.name,
-      look(request, options) {
-        note('vision', request)
-        return vision.look(request, options)
+  const one = (kind: string, agent: object) =>
+    new Proxy(agent, {
+      get(target, key) {
+        const member: unknown = Reflect.get(target, key)
+        if (typeof member !== 'function') return member
+        return (request: unknown, ...rest: unknown[]) => {
+          note(kind, request)
+          return member.call(target, request, ...rest)
+        }
       },
-    },
-  }
+    })
+  const open = Object.entries(agents).filter(([, agent]) => typeof agent === 'object')
+  return Object.fromEntries(open.map(([kind, agent]) => [kind, one(kind, agent as object)])) as unknown as Agents
 }
 
 /** What was given in each of the two worlds. */
@@ -237,13 +238,23 @@ describe('system', () => {
   test.each(['none', 'agent', 'cache', 'random'])('longVideoAgent with the first clip from: %s', async (source) => {
     const system = { name: 'longVideoAgent', prompt: 'instructed', initialGrounding: source }
     const [first, second] = await inBoth((world) => systemConfig(system, world))
-    expect(asked(first).has('cache')).toBe(source === 'cache')
+    expect(asked(first).has('groundingCache')).toBe(source === 'cache')
     expect(second).toEqual(first)
   })
 
   test('the baseline that is shown pictures', async () => {
     const [first, second] = await inBoth((world) => systemConfig({ name: 'wholeEpisode', clipsSeen: 2 }, world))
     expect(asked(first).has('vision')).toBe(true)
+    expect(second).toEqual(first)
+  })
+
+  test('with a role that the policy does not play', async () => {
+    const [first, second] = await inBoth(async (world) => {
+      const config = await systemConfig({ name: 'longVideoAgent', initialGrounding: 'none' }, world)
+      const master = { type: 'endpoint', baseUrl: server.baseUrl, model: 'master' }
+      return runConfig.parse({ ...config, roles: { master } })
+    })
+    expect([...asked(first)]).toEqual(expect.arrayContaining(['role:master', 'grounding', 'vision']))
     expect(second).toEqual(first)
   })
 
