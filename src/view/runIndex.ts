@@ -14,6 +14,9 @@ import { NameColumn, NumberColumn } from './growing.ts'
 /** Reading stops this often for whoever else wants something. */
 const BUSY_MS = 20
 
+/** A page of a list touches at most so many groups, and the next page or the way back some of them again. */
+const KEPT = 64
+
 const CORRECT = 1
 const GROUNDED = 2
 const SCORED = 4
@@ -133,7 +136,8 @@ class FollowedRun implements RunIndex {
   private batchOfGroup = new Map<string, number>()
   private lastFingerprint = ''
   private refreshing: Promise<void> | null = null
-  private latest: { batch: number; rows: Promise<TrajectoryRow[]> } | null = null
+  /** Groups as they were read last, by batch. */
+  private readonly kept = new Map<number, Promise<TrajectoryRow[]>>()
 
   constructor(
     readonly directory: string,
@@ -199,7 +203,7 @@ class FollowedRun implements RunIndex {
     this.firsts = []
     this.groups = []
     this.batchOfGroup = new Map()
-    this.latest = null
+    this.kept.clear()
   }
 
   private take({ bytes, place }: Message): void {
@@ -237,10 +241,14 @@ class FollowedRun implements RunIndex {
 
   group(position: number): Promise<TrajectoryRow[]> {
     const batch = this.batchAt(position)
-    // lists ask for neighbours one after the other
-    if (this.latest?.batch !== batch)
-      this.latest = { batch, rows: this.table.read(this.places[batch] as Place).then(trajectoryRows) }
-    return this.latest.rows
+    const rows = this.kept.get(batch) ?? this.table.read(this.places[batch] as Place).then(trajectoryRows)
+    this.kept.delete(batch)
+    this.kept.set(batch, rows)
+    // a read that failed may succeed the next time
+    rows.catch(() => this.kept.delete(batch))
+    const oldest = this.kept.size > KEPT ? this.kept.keys().next() : null
+    if (oldest?.value !== undefined) this.kept.delete(oldest.value)
+    return rows
   }
 
   async row(position: number): Promise<TrajectoryRow> {

@@ -3,39 +3,58 @@ import { openTable, type Place, type TableFile } from '../trajectory/batches.ts'
 import { type SegmentRow, segmentRows } from '../trajectory/schema.ts'
 import { PageError } from './pageError.ts'
 
+/** Batches that are looked for in one go while nobody waits for them. */
+const A_FEW = 500
+
 export class SegmentPages {
   private table: TableFile | null = null
   private places: Place[] = []
-  private searching: Promise<void> = Promise.resolve()
+  private generation = 0
+  private busy: Promise<unknown> = Promise.resolve()
 
   constructor(private readonly directory: string) {}
 
-  /** Empty where the group is not stored yet. */
-  async of(batch: number): Promise<SegmentRow[]> {
-    const reached = this.searching.then(() => this.reach(batch))
-    // the next one may succeed where this one failed
-    this.searching = reached.catch(() => undefined)
-    await reached
-    const place = this.places[batch]
-    return place === undefined || this.table === null ? [] : segmentRows(await this.table.read(place))
+  /** Empty where the group is not stored yet. `generation` is that of the index: another one means that batches were written anew. */
+  of(batch: number, generation: number): Promise<SegmentRow[]> {
+    return this.inTurn(async () => {
+      const table = await this.reach(batch, generation)
+      const place = this.places[batch]
+      return place === undefined ? [] : segmentRows(await table.read(place))
+    })
   }
 
-  private async reach(batch: number): Promise<void> {
-    const now = await openTable(this.directory, 'segments')
-    if (!now.ok) throw new PageError(404, now.failure.message)
-    const replaced =
-      now.value.identity !== this.table?.identity || (await this.table.state()).size < (this.places.at(-1)?.end ?? 0)
-    if (replaced) this.places = []
-    await this.table?.close()
-    this.table = now.value
-    if (this.places.length > batch) return
-    for await (const { place } of this.table.messages(this.places.at(-1)?.end ?? 0)) {
-      this.places.push(place)
-      if (this.places.length > batch) return
+  /** Finds the places of the first `batches`, a few at a time, so that whoever asks for one in between does not wait for all. */
+  async learn(batches: number, generation: number): Promise<void> {
+    for (let known = 0; known < batches; known += A_FEW) {
+      const last = Math.min(batches, known + A_FEW) - 1
+      await this.inTurn(() => this.reach(last, generation))
     }
   }
 
-  async close(): Promise<void> {
+  /** One after the other, since they share the open table; one may succeed where the one before failed. */
+  private inTurn<Found>(work: () => Promise<Found>): Promise<Found> {
+    const done = this.busy.then(work)
+    this.busy = done.catch(() => undefined)
+    return done
+  }
+
+  private async reach(batch: number, generation: number): Promise<TableFile> {
+    const now = await openTable(this.directory, 'segments')
+    if (!now.ok) throw new PageError(404, now.failure.message)
+    const table = now.value
+    if (table.identity !== this.table?.identity || generation !== this.generation) this.places = []
     await this.table?.close()
+    this.table = table
+    this.generation = generation
+    if (this.places.length > batch) return table
+    for await (const { place } of table.messages(this.places.at(-1)?.end ?? 0)) {
+      this.places.push(place)
+      if (this.places.length > batch) break
+    }
+    return table
+  }
+
+  async close(): Promise<void> {
+    await this.inTurn(async () => this.table?.close())
   }
 }

@@ -80,6 +80,8 @@ export class StorePages {
   /** Reads the store to its end. */
   async read(onShare: (share: number) => void): Promise<StoreState> {
     await this.index.refresh(({ read, size }) => onShare(size === 0 ? 1 : read / size))
+    // in the background; where there are no segments the page of tokens says so
+    this.segments.learn(this.index.batches, this.index.generation).catch(() => undefined)
     return this.state()
   }
 
@@ -238,7 +240,7 @@ export class StorePages {
 
   async tokens(trajectoryId: string, query: ListQuery): Promise<string> {
     const position = await this.find(trajectoryId)
-    const all = await this.segments.of(this.index.batchAt(position))
+    const all = await this.segments.of(this.index.batchAt(position), this.index.generation)
     const own = all.filter((segment) => segment.trajectoryId === trajectoryId)
     const ratios = await readRatios(this.directory, this.index.columns.step.at(position))
     const tokens = await this.sources.tokens()
