@@ -8,7 +8,7 @@ import { distance } from 'fastest-levenshtein'
 const LEAST_LIKENESS = 0.9
 
 /**
- * The option that a response means: `aN` at its start, else the first `aN` anywhere, else the one option whose text it equals,
+ * The option that a response means: the first label `aN` in it, else the one option whose text it equals,
  * contains or is contained in, or is at least 0.9 like (1 - edit distance / longer length). null when there is none, or more than one.
  * `response` may still have reasoning and answer tags; what is in the last answer tag counts where there is one.
  */
@@ -16,8 +16,9 @@ export function lenientAnswer(response: string, options: readonly string[]): num
   const said = response.replace(/<reasoning>[\s\S]*?<\/reasoning>/gi, ' ')
   const tagged = [...said.matchAll(/<answer>([\s\S]*?)(?:<\/answer>|$)/gi)].at(-1)?.[1]
   const text = (tagged ?? said).trim()
-  const label = /^\W*a([0-4])\b/i.exec(text) ?? /\ba([0-4])\b/i.exec(text)
-  if (label) return Number(label[1])
+  const labels = [...text.matchAll(/\ba(\d+)\b/gi)].map(([, digits]) => Number(digits))
+  const label = labels.find((option) => option < options.length)
+  if (label !== undefined) return label
   const words = normalised(text)
   if (words === '') return null
   const wanted = options.map(normalised)

@@ -64,7 +64,7 @@ export const metrics = {
     label: 'lenient accuracy',
     unit: 'share',
     definition:
-      'The same with a lenient reading of the last response: its first label a0 to a4, else the one option whose words it has. Never used for rewards.',
+      'The same with a lenient reading of the last response: its first label, else the one option whose words it has. Never used for rewards.',
     of: (one) => bit(one.lenient),
   },
   groundingInitial: {

@@ -22,6 +22,8 @@ export interface Outcome {
   question: string
   episodeId: string
   kind: TrajectoryRow['kind']
+  /** What a benchmark scores apart; empty where there is nothing. */
+  categories: Readonly<Record<string, string>>
   maxTurns: number
   windowClips: number
   /** No reward, and not since the policy wrote too much: it failed outside the policy and counts as wrong. */
@@ -84,6 +86,7 @@ export function outcomeOf(trace: Trace, key: AnswerKey | null): Outcome {
     question: trace.question,
     episodeId: trace.episodeId,
     kind: trace.kind,
+    categories: trace.categories ?? {},
     maxTurns: budget.turns,
     windowClips: budget.windowClips,
     failedOutside: trace.reward === null && trace.stopReason !== 'token_limit' && trace.stopReason !== 'context_limit',

@@ -8,7 +8,7 @@
  *   reasoning = <reasoning> ... </reasoning>              nothing inside counts
  *   action    = <visual_query> query </visual_query>      alias <search>
  *             | <request_grounding/>                      also a lone opening tag at the end, and paired, with words or without
- *             | <answer> label </answer>                  a3, 3, or "a3: text"; any case
+ *             | <answer> label </answer>                  a3, 3, or "a3: text"; any case; one of the question's labels
  */
 import type { Action } from '../types.ts'
 
@@ -36,12 +36,17 @@ export const actionStops: readonly string[] = [
  * Reads the action of one turn. With several actions the turn is not well formed, and one counts: the `earliest` complete one, where
  * an action is complete when its tag is closed with no other tag of the grammar in between; or, by `priority`, what the released code
  * takes: the first visual query anywhere, reasoning included, else grounding, else an answer.
+ * @param options how many options the question has: labels are a0 to the one before.
  */
-export function parseAction(text: string, choice: 'earliest' | 'priority' = 'earliest'): ParsedAction {
+export function parseAction(
+  text: string,
+  choice: 'earliest' | 'priority' = 'earliest',
+  options = FIVE_OPTIONS,
+): ParsedAction {
   const blocks = reasoningBlocks(text)
   const all = scanTags(text)
   const tags = all.filter((tag) => !blocks.some((block) => tag.start >= block.start && tag.end <= block.end))
-  const found = choice === 'earliest' ? earliestComplete(text, tags) : byPriority(text, all)
+  const found = choice === 'earliest' ? earliestComplete(text, tags, options) : byPriority(text, all, options)
   if (found === null)
     return invalid(
       tags.length === 0
@@ -58,6 +63,9 @@ export function parseAction(text: string, choice: 'earliest' | 'priority' = 'ear
   const simpleReasoning = bodyStart === 0 || scanReasoningTags(text.slice(0, bodyStart)) === 2
   return { action, wellFormed: lone && simpleReasoning, end }
 }
+
+/** As in LongTVQA. */
+const FIVE_OPTIONS = 5
 
 interface Tag {
   name: 'visual_query' | 'search' | 'request_grounding' | 'answer'
@@ -108,14 +116,22 @@ function noActionProblem(text: string, blocks: readonly Span[]): string {
   return 'there is no action tag'
 }
 
-function earliestComplete(text: string, tags: readonly Tag[]): (Span & { action: MasterAction }) | null {
+function earliestComplete(
+  text: string,
+  tags: readonly Tag[],
+  options: number,
+): (Span & { action: MasterAction }) | null {
   for (const [index, tag] of tags.entries()) {
     if (tag.name === 'request_grounding' && tag.form === 'self')
       return { start: tag.start, end: tag.end, action: { kind: 'ground' } }
     if (tag.form !== 'open') continue
     const next = tags[index + 1]
     if (next !== undefined && next.name === tag.name && next.form === 'close') {
-      return { start: tag.start, end: next.end, action: readContent(tag.name, text.slice(tag.end, next.start)) }
+      return {
+        start: tag.start,
+        end: next.end,
+        action: readContent(tag.name, text.slice(tag.end, next.start), options),
+      }
     }
     if (tag.name === 'request_grounding' && text.slice(tag.end).trim() === '')
       return { start: tag.start, end: tag.end, action: { kind: 'ground' } }
@@ -124,7 +140,7 @@ function earliestComplete(text: string, tags: readonly Tag[]): (Span & { action:
 }
 
 /** Names in the order of the released code's regular expressions, each of which takes the text from a tag to the next that closes it. */
-function byPriority(text: string, tags: readonly Tag[]): (Span & { action: MasterAction }) | null {
+function byPriority(text: string, tags: readonly Tag[], options: number): (Span & { action: MasterAction }) | null {
   for (const names of [['visual_query', 'search'], ['request_grounding'], ['answer']]) {
     const own = tags.filter(({ name }) => names.includes(name))
     const open = own.find(({ form }) => form !== 'close')
@@ -132,26 +148,32 @@ function byPriority(text: string, tags: readonly Tag[]): (Span & { action: Maste
     if (open.form === 'self' && open.name !== 'request_grounding') continue
     const close = own.find(({ name, form, start }) => name === open.name && form === 'close' && start >= open.end)
     if (open.form === 'open' && close !== undefined)
-      return { start: open.start, end: close.end, action: readContent(open.name, text.slice(open.end, close.start)) }
+      return {
+        start: open.start,
+        end: close.end,
+        action: readContent(open.name, text.slice(open.end, close.start), options),
+      }
     if (open.form === 'self' || (open.name === 'request_grounding' && text.slice(open.end).trim() === ''))
       return { start: open.start, end: open.end, action: { kind: 'ground' } }
   }
   return null
 }
 
-function readContent(name: Tag['name'], content: string): MasterAction {
+function readContent(name: Tag['name'], content: string, options: number): MasterAction {
   const trimmed = content.trim()
   if (name === 'request_grounding') return trimmed === '' ? { kind: 'ground' } : { kind: 'ground', query: trimmed }
-  if (name === 'answer') return readAnswer(trimmed)
+  if (name === 'answer') return readAnswer(trimmed, options)
   return trimmed === '' ? { kind: 'invalid', problem: 'the visual query is empty' } : { kind: 'look', query: trimmed }
 }
 
-/** Full match of `a?[0-4]`, or "aN: text" on one line in which no second label stands. */
-function readAnswer(content: string): MasterAction {
-  const label = /^a?([0-4])$/i.exec(content) ?? /^a([0-4]) ?: ?\S(?!.*\ba[0-4]\b).*$/i.exec(content)
-  if (label !== null) return { kind: 'answer', option: Number(label[1]) }
+/** Full match of `a?N`, or "aN: text" on one line in which no second label stands. */
+function readAnswer(content: string, options: number): MasterAction {
+  const [, digits, text = ''] = /^a?(0|[1-9]\d*)$/i.exec(content) ?? /^a(0|[1-9]\d*) ?: ?(\S.*)$/i.exec(content) ?? []
+  const isLabel = (number: string | undefined): boolean => number !== undefined && Number(number) < options
+  const second = [...text.matchAll(/\ba(0|[1-9]\d*)\b/gi)].some(([, number]) => isLabel(number))
+  if (isLabel(digits) && !second) return { kind: 'answer', option: Number(digits) }
   return {
     kind: 'invalid',
-    problem: content === '' ? 'the answer is empty' : 'the answer is not one of the labels a0 to a4',
+    problem: content === '' ? 'the answer is empty' : `the answer is not one of the labels a0 to a${options - 1}`,
   }
 }

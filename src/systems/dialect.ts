@@ -22,8 +22,8 @@ export interface Dialect {
   noClip: string
   /** Answers a turn without an action. `vision`: visual queries are among the actions. */
   invalid(vision: boolean): string
-  /** The task explained, before the question. */
-  instructions(vision: boolean): string
+  /** The task explained, before the question; `options`: how many it has. */
+  instructions(vision: boolean, options: number): string
 }
 
 export const paper: Dialect = {
@@ -39,8 +39,8 @@ export const paper: Dialect = {
   noClip: '<information>no clip is in view .</information>',
   invalid: (vision) =>
     `that was not an action . only ${vision ? 'three' : 'two'} actions are allowed : <request_grounding/> ,${vision ? ' <visual_query> query </visual_query> ,' : ''} <answer> label </answer> .`,
-  instructions: (vision) =>
-    explained(vision, {
+  instructions: (vision, options) =>
+    explained(vision, options, {
       ground:
         '<request_grounding/> moves the view to another clip. You get the dialogue of that clip between tags that bear its name. If you know what to look for, write <request_grounding>what you look for</request_grounding> instead.',
       look: '<visual_query>what to look for</visual_query> asks about the pictures of the clip in view. You get what was seen between information tags.',
@@ -73,8 +73,8 @@ export const released: Dialect = {
   noClip: '<information>No clip is in view.</information>',
   invalid: (vision) =>
     `My previous turn had no valid action. I have to ${vision ? 'search inside <search></search>, ' : ''}ask for grounding with <request_grounding></request_grounding>, or answer inside <answer></answer>.`,
-  instructions: (vision) =>
-    explained(vision, {
+  instructions: (vision, options) =>
+    explained(vision, options, {
       ground:
         '<request_grounding></request_grounding> moves the view to another clip. You get its name and its dialogue between New_clip tags.',
       look: '<search>what to look for</search> asks about the pictures of the clip in view. You get what was seen between information tags.',
@@ -96,10 +96,18 @@ export function firstMessage(
   countdown: readonly string[],
 ): string {
   const lines = [...dialect.question(prompt, question), ...(located === null ? [] : [located]), ...countdown]
-  return (prompt === 'instructed' ? `${dialect.instructions(vision)}\n\n` : '') + lines.join('\n')
+  return (
+    (prompt === 'instructed' ? `${dialect.instructions(vision, question.options.length)}\n\n` : '') + lines.join('\n')
+  )
 }
 
-function explained(vision: boolean, actions: { ground: string; look: string }): string {
+/** `a0, a1 or a2` of three. */
+export function labelsOf(options: number): string {
+  const labels = Array.from({ length: options }, (_, option) => `a${option}`)
+  return [labels.slice(0, -1).join(', '), labels.at(-1)].filter(Boolean).join(' or ')
+}
+
+function explained(vision: boolean, options: number, actions: { ground: string; look: string }): string {
   const helpers = vision
     ? 'Two assistants work for you: one finds the clip where the answer is likely to be and hands you its dialogue, the other looks at the pictures of the clip in view and tells you what it sees.'
     : 'An assistant works for you: it finds the clip where the answer is likely to be and hands you its dialogue.'
@@ -109,7 +117,7 @@ function explained(vision: boolean, actions: { ground: string; look: string }): 
     'You act in turns. In each turn you may first think inside <reasoning>...</reasoning>; then take exactly one of these actions and write nothing after it:',
     `- ${actions.ground}`,
     ...(vision ? [`- ${actions.look}`] : []),
-    '- <answer>aN</answer> ends the run with your choice, where aN is a0, a1, a2, a3 or a4.',
+    `- <answer>aN</answer> ends the run with your choice, where aN is ${labelsOf(options)}.`,
     '',
     'Good practice:',
     '- When no clip is in view, request grounding first.',

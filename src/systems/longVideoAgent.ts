@@ -82,7 +82,7 @@ async function run(context: SystemContext, options: Settings): Promise<SystemOut
       }
       return end(said.stopReason, said.failure)
     }
-    const { action, wellFormed, end: actionEnd } = read(said.text, options)
+    const { action, wellFormed, end: actionEnd } = read(said.text, options, task.question.options.length)
     const chosen = { response: said.text, action, wellFormed }
 
     if (action.kind === 'answer') {
@@ -118,8 +118,8 @@ async function run(context: SystemContext, options: Settings): Promise<SystemOut
 }
 
 /** The action of a turn; a visual query is none where there is no vision. */
-function read(text: string, { actionChoice, vision }: Settings): ParsedAction {
-  const parsed = parseAction(text, actionChoice)
+function read(text: string, { actionChoice, vision }: Settings, options: number): ParsedAction {
+  const parsed = parseAction(text, actionChoice, options)
   if (vision || parsed.action.kind !== 'look') return parsed
   return {
     ...parsed,

@@ -7,7 +7,7 @@
  */
 import type { System, SystemContext, SystemOutcome } from '../types.ts'
 import { actionStops, parseAction } from './actions.ts'
-import { paper } from './dialect.ts'
+import { labelsOf, paper } from './dialect.ts'
 import { look } from './evidence.ts'
 import type { WholeEpisodeOptions } from './options.ts'
 import { spacedClips } from './window.ts'
@@ -18,7 +18,12 @@ export function wholeEpisode(options: WholeEpisodeOptions): System {
 
 async function run(context: SystemContext, { clipsSeen }: WholeEpisodeOptions): Promise<SystemOutcome> {
   const { episode, question } = context.task
-  const lines = [instructions, '', ...paper.question('instructed', question), paper.grounded(episode, episode.clips)]
+  const lines = [
+    instructions(question.options.length),
+    '',
+    ...paper.question('instructed', question),
+    paper.grounded(episode, episode.clips),
+  ]
   const nothing = { turns: [], answer: null, visited: [] }
   let frames: SystemOutcome['turns'][number]['frames'] = []
   if (clipsSeen > 0) {
@@ -29,7 +34,7 @@ async function run(context: SystemContext, { clipsSeen }: WholeEpisodeOptions): 
   }
   const said = await context.speaker('master').say([{ role: 'user', content: lines.join('\n') }], actionStops)
   const response = said.text
-  const { action, wellFormed } = parseAction(response ?? '')
+  const { action, wellFormed } = parseAction(response ?? '', 'earliest', question.options.length)
   const turns = [
     { response: response ?? '', action, wellFormed, observation: null, failure: null, clipId: null, frames },
   ]
@@ -39,6 +44,8 @@ async function run(context: SystemContext, { clipsSeen }: WholeEpisodeOptions): 
   return { ...written, answer: action.option, stopReason: 'answered', failure: null }
 }
 
-const instructions = `You answer a multiple-choice question about one episode of a series. You are given the dialogue of the whole episode, clip by clip, each between tags that bear its name, and where someone looked at pictures of some clips, what was seen between information tags.
+const instructions = (
+  options: number,
+) => `You answer a multiple-choice question about one episode of a series. You are given the dialogue of the whole episode, clip by clip, each between tags that bear its name, and where someone looked at pictures of some clips, what was seen between information tags.
 
-You may first think inside <reasoning>...</reasoning>; then write <answer>aN</answer>, where aN is a0, a1, a2, a3 or a4, and nothing after it.`
+You may first think inside <reasoning>...</reasoning>; then write <answer>aN</answer>, where aN is ${labelsOf(options)}, and nothing after it.`

@@ -36,10 +36,11 @@ export type KeyedClip = AnswerKey['episodes'][string][number]
 export function answerKeyOf(tasks: readonly Task[], goldOf: (task: Task) => Gold): AnswerKey {
   const key: AnswerKey = { questions: {}, episodes: {} }
   for (const task of tasks) {
-    const { episode, question } = task
+    const { episode, question, videos = [] } = task
     const { answer, clipId, span } = goldOf(task)
     key.questions[question.qid] = { answer, clipId, span: span === null ? null : [...span] }
-    key.episodes[episode.id] ??= episode.clips.map(({ id, start, end }) => ({ id, start, end }))
+    for (const { id, clips } of [episode, ...videos.map((video) => video.episode)])
+      key.episodes[id] ??= clips.map((clip) => ({ id: clip.id, start: clip.start, end: clip.end }))
   }
   return key
 }

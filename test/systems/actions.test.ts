@@ -108,6 +108,24 @@ test('the end of the executed action is where the transcript may be cut', () => 
   expect(text.slice(0, parseAction(text).end)).toBe('<visual_query>x</visual_query>')
 })
 
+test('labels are those of the question, however many options it has', () => {
+  const option = (content: string, options: number) =>
+    parseAction(`<answer>${content}</answer>`, 'earliest', options).action
+  expect(option('a11', 12)).toEqual({ kind: 'answer', option: 11 })
+  expect(option('9', 10)).toEqual({ kind: 'answer', option: 9 })
+  expect(option('a1: not a7', 5)).toEqual({ kind: 'answer', option: 1 })
+  for (const [content, options] of [
+    ['a4', 4],
+    ['a12', 12],
+    ['a01', 5],
+    ['a1: not a7', 8],
+  ] as const)
+    expect(option(content, options)).toEqual({
+      kind: 'invalid',
+      problem: `the answer is not one of the labels a0 to a${options - 1}`,
+    })
+})
+
 test('stopping at any stop string leaves a complete action', () => {
   const written = {
     '</visual_query>': '<visual_query>x',
