@@ -157,9 +157,12 @@ export class StorePages {
     const last = Math.max(1, Math.ceil(positions.length / this.options.rows))
     const current = Math.min(query.page ?? 1, last)
     const shown = positions.slice((current - 1) * this.options.rows, current * this.options.rows)
-    const rows = []
-    for (const position of shown)
-      rows.push({ row: await this.index.row(position), label: labels.get(position) ?? null })
+    const rows = await Promise.all(
+      Array.from(shown, async (position) => ({
+        row: await this.index.row(position),
+        label: labels.get(position) ?? null,
+      })),
+    )
     const { read, size } = this.index.progress
     const gold = asksForGold(query)
     const to = (target: number) =>
