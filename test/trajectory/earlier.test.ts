@@ -9,6 +9,7 @@ import { batchMessage, decodeBatch, endOfStream, readFrames, schemaMessage } fro
 import { readTrajectories } from '../../src/trajectory/read.ts'
 import type { TrajectoryRow } from '../../src/trajectory/schema.ts'
 import { openStore } from '../../src/trajectory/store.ts'
+import { usageOf } from '../rollout/scripted.ts'
 import { madeGroup } from './groups.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'earlier-'))
@@ -105,4 +106,59 @@ test('a store that lacks what it always had is no store', async () => {
   await without(directory, (path) => path !== 'qid')
   const read = await readTrajectories(directory)
   expect(!read.ok && read.failure.kind).toBe('bad_file')
+})
+
+test('what systems of several roles store comes back, and a store from before they were is read as it was', async () => {
+  const directory = join(root, 'roles')
+  const { group, scored } = madeGroup(0, 1)
+  const usage = usageOf({ completionTokens: 4 })
+  const several = scored.map((one) => ({
+    ...one,
+    categories: { duration: 'long' },
+    reward: one.reward && { ...one.reward, extras: { verified: 0.3 } },
+    trajectory: {
+      ...one.trajectory,
+      task: { ...group.task, videos: [{ id: 'video 1', role: 'reference', episode: group.task.episode }] },
+      answerText: 'a mug',
+      measures: { verified: 1 },
+      usage: { ...one.trajectory.usage, roles: { judge: { ...usage, frozen: true } }, agents: { captioner: usage } },
+      turns: [
+        {
+          role: 'judge',
+          frozen: true as const,
+          response: '{"score": 1}',
+          action: { kind: 'call' as const, tool: 'captioner', query: '3 to 5' },
+          wellFormed: true,
+          output: { score: 1 },
+          observation: 'a mug',
+          failure: null,
+          clipId: null,
+          frames: [],
+        },
+        ...one.trajectory.turns,
+      ],
+    },
+  }))
+  const store = await openStore(directory, { resume: false })
+  if (!store.ok) throw new Error(store.failure.message)
+  await store.value.append([{ group, scored: several }])
+  await store.value.close()
+  const [today] = await rowsOf(directory)
+  const [first] = several
+  expect(today).toMatchObject({
+    turns: first?.trajectory.turns,
+    usage: first?.trajectory.usage,
+    reward: first?.reward,
+    categories: { duration: 'long' },
+    measures: { verified: 1 },
+    answerText: 'a mug',
+    videos: ['video 1'],
+  })
+
+  const later =
+    /^(turns\.(role|frozen|tool|output)|videos|categories|answer_text|measures|reward_extras|usage_roles|usage_agents)(\.|$)/
+  const before = await stored('single')
+  const whole = await rowsOf(before)
+  await without(before, (path) => !later.test(path))
+  expect(await rowsOf(before)).toEqual(whole)
 })
