@@ -57,6 +57,8 @@ export async function* rolloutStream(tasks: Iterable<Task>, run: RolloutRun): As
     const budget = budgetFor(task, run)
     const samples = Array.from({ length: options.groupSize }, (_, sample) =>
       queue.add(async () => {
+        // A turn of the event loop each: begun together, hundreds would take turns at every step, and the first question would leave last.
+        await new Promise((resolve) => setImmediate(resolve))
         const cutoff = startCutoff(`${id}/${sample}`, options.budget.deadlineSeconds)
         running.add(cutoff)
         if (cancelled) cutoff.cancel()
