@@ -1,14 +1,18 @@
 /**
- * `npm run bench -- engine [size ...] [--threads 1,2] [--seconds 12]`: how fast the engine samples and updates. One JSON line per size
- * and number of threads. Forced length: the end token is one id among others. `bench/rivals/trl_engine.py` measures TRL on the same cases.
+ * `npm run bench -- engine [size ...] [--threads 1,2] [--seconds 12] [--repeats 1] [--rival PYTHON]`: how fast the engine samples and
+ * updates. One JSON line per size, number of threads and repeat. Forced length: the end token is one id among others.
  *
  * Each case runs in a process of its own, so that its peak memory is its own. Per repetition: a batch is sampled in groups of one
  * prompt, then trained on with log-probabilities as recorded, as a step of training does; the clock reads both parts. Tokens are the
  * sampled ones in `sampling`, prompts and sampled ones in `update` and `step`. CPU seconds are those of the whole process.
+ *
+ * With `--rival`, a Python that has TRL, each case is followed by the same case on TRL (`bench/rivals/trl_engine.py`), and each size by a
+ * line of ratios, ours over theirs: the least, the median and the most over the repeats.
  */
 
 import { spawnSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
 import seedrandom from 'seedrandom'
 import { median } from 'simple-statistics'
 import { openDevice } from '../src/engine/device.ts'
@@ -47,6 +51,18 @@ interface Cost {
   seconds: number
   cpuSeconds: number
 }
+
+const PARTS = ['sampling', 'update', 'step'] as const
+
+interface Speed {
+  tokensPerSecond: number
+  tokensPerCpuSecond: number
+  seconds: ReturnType<typeof spread>
+  cpuSeconds: ReturnType<typeof spread>
+}
+
+/** What this program and the rival's print of a case. */
+type Line = Record<(typeof PARTS)[number], Speed> & { peakMegabytes: number }
 
 async function measure(name: string, threads: number, seconds: number): Promise<void> {
   const { hidden, layers, vocabulary, completion, batch } = SIZES[name]!
@@ -103,7 +119,7 @@ async function measure(name: string, threads: number, seconds: number): Promise<
     )
   }
 
-  const costs: Record<'sampling' | 'update' | 'step', Cost[]> = { sampling: [], update: [], step: [] }
+  const costs: Record<(typeof PARTS)[number], Cost[]> = { sampling: [], update: [], step: [] }
   let began = performance.now()
   for (let repetition = 0; ; repetition += 1) {
     if (repetition === WARM_UP) began = performance.now()
@@ -127,6 +143,7 @@ async function measure(name: string, threads: number, seconds: number): Promise<
   const tokens = batch * (PROMPT + completion)
   print({
     bench: 'engine',
+    engine: device.inUse,
     size: name,
     threads,
     parameters: [...weights.values()].reduce((sum, { data }) => sum + data.length, 0),
@@ -147,7 +164,7 @@ function between(start: Cost, end: Cost): Cost {
   return { seconds: end.seconds - start.seconds, cpuSeconds: end.cpuSeconds - start.cpuSeconds }
 }
 
-function describe(costs: readonly Cost[], tokens: number) {
+function describe(costs: readonly Cost[], tokens: number): Speed {
   const seconds = costs.map((cost) => cost.seconds)
   const cpuSeconds = costs.map((cost) => cost.cpuSeconds)
   return {
@@ -167,26 +184,55 @@ function print(line: unknown): void {
   process.stdout.write(`${JSON.stringify(line)}\n`)
 }
 
-function option(words: string[], name: string, fallback: string): string {
-  const at = words.indexOf(`--${name}`)
-  return at < 0 ? fallback : (words.splice(at, 2)[1] ?? fallback)
+/** Runs a program that prints one JSON line, shows the line, and gives it back; null when there was none. */
+function runCase(program: string, words: readonly string[]): Line | null {
+  const { stdout } = spawnSync(program, words, { stdio: ['ignore', 'pipe', 'inherit'], encoding: 'utf8' })
+  process.stdout.write(stdout)
+  const line = stdout.split('\n').find((candidate) => candidate.startsWith('{'))
+  if (line !== undefined) return JSON.parse(line)
+  process.exitCode = 1
+  return null
 }
 
-const words = process.argv.slice(2)
-const threads = option(words, 'threads', '1,2').split(',').map(Number)
-const seconds = Number(option(words, 'seconds', '12'))
-const [first, ...rest] = words
-if (first === 'case') await measure(rest[0]!, threads[0]!, seconds)
+/** Ours over theirs, by part of the step and by clock. */
+function ratios(pairs: readonly { ours: Line; theirs: Line }[]) {
+  const over = (of: (line: Line) => number) => spread(pairs.map(({ ours, theirs }) => of(ours) / of(theirs)))
+  const parts = PARTS.map((part) => [
+    part,
+    { cpu: over((line) => line[part].tokensPerCpuSecond), wall: over((line) => line[part].tokensPerSecond) },
+  ])
+  return { ...Object.fromEntries(parts), peakMegabytes: over((line) => line.peakMegabytes) }
+}
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    threads: { type: 'string', default: '1,2' },
+    seconds: { type: 'string', default: '12' },
+    repeats: { type: 'string', default: '1' },
+    rival: { type: 'string' },
+  },
+})
+const threads = values.threads.split(',').map(Number)
+const [first, ...rest] = positionals
+if (first === 'case') await measure(rest[0]!, threads[0]!, Number(values.seconds))
 else {
-  const unknown = words.find((size) => !(size in SIZES))
+  const unknown = positionals.find((size) => !(size in SIZES))
   if (unknown !== undefined) throw new Error(`Unknown size ${unknown}; there are ${Object.keys(SIZES).join(', ')}`)
-  for (const size of words.length > 0 ? words : Object.keys(SIZES)) {
+  for (const size of positionals.length > 0 ? positionals : Object.keys(SIZES)) {
     for (const count of threads) {
-      const own = ['case', size, '--threads', String(count), '--seconds', String(seconds)]
-      const { status } = spawnSync(process.execPath, [...process.execArgv, fileURLToPath(import.meta.url), ...own], {
-        stdio: 'inherit',
-      })
-      if (status !== 0) process.exitCode = 1
+      const options = ['--threads', String(count), '--seconds', values.seconds]
+      const pairs: { ours: Line; theirs: Line }[] = []
+      for (let repeat = 0; repeat < Number(values.repeats); repeat += 1) {
+        const self = fileURLToPath(import.meta.url)
+        const ours = runCase(process.execPath, [...process.execArgv, self, 'case', size, ...options])
+        if (values.rival === undefined) continue
+        const script = fileURLToPath(new URL('rivals/trl_engine.py', import.meta.url))
+        const theirs = runCase(values.rival, [script, size, ...options])
+        if (ours !== null && theirs !== null) pairs.push({ ours, theirs })
+      }
+      if (pairs.length > 0)
+        print({ bench: 'engine over trl', size, threads: count, repeats: pairs.length, ...ratios(pairs) })
     }
   }
 }

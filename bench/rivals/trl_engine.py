@@ -1,8 +1,9 @@
 """The cases of bench/engine.ts on TRL: whole GRPO steps of GRPOTrainer with Hugging Face `generate`, one JSON line per case.
 
-Needs `pip install trl==1.13.0 torch transformers`. Usage: python trl_engine.py [size ...] [--threads 1] [--seconds 12]
-Same shapes, prompt, group, forced length, temperature and loss (dapo, no KL) as bench/engine.ts; float32; no vLLM, no checkpointing of
-activations. The clock: process.cpu and wall of whole steps; what is not inside `generate` is scoring, loss, backward and update.
+Needs `pip install trl==1.13.0 torch transformers requests`. Usage: python trl_engine.py [size ...] [--threads 1] [--seconds 12]
+Same shapes, prompt, group, forced length, temperature and loss (dapo, no KL) as bench/engine.ts, which can run it between its own cases
+(`--rival PYTHON`); float32; no vLLM, no checkpointing of activations. The clock: CPU seconds of the process and wall seconds of whole
+steps; what is not inside `generate` (rewards, loss, backward, optimizer, the trainer's own work) is the update.
 """
 
 import argparse
@@ -34,7 +35,9 @@ def measure(size: str, threads: int, seconds: float) -> dict:
     import torch
     from datasets import Dataset
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
+    import transformers
+    import trl
+    from transformers import PreTrainedTokenizerFast, PrinterCallback, Qwen2Config, Qwen2ForCausalLM, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
     torch.set_num_threads(threads)
@@ -111,6 +114,8 @@ def measure(size: str, threads: int, seconds: float) -> dict:
             learning_rate=1e-6,
         ),
     )
+    # it would print to standard output
+    trainer.remove_callback(PrinterCallback)
     trainer.train()
 
     # the clock's marks stand between steps, so what is measured is whole steps with everything that TRL does in them
@@ -121,6 +126,7 @@ def measure(size: str, threads: int, seconds: float) -> dict:
     total = batch * (PROMPT + completion)
     return {
         "bench": "trl-engine",
+        "versions": f"trl {trl.__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
         "size": size,
         "threads": threads,
         "parameters": sum(p.numel() for p in model.parameters()),
