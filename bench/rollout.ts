@@ -3,7 +3,8 @@
  * Systems, recorder, budgets, HTTP and JSON are those of `showrunner rollout`; grounding and vision answer at once from a list.
  *
  *   20, 200   at this delay in milliseconds and 1 to 512 rollouts at a time: rollouts per second against the ideal, rollouts at a time over
- *             the delays of one rollout; CPU of this process per turn; three passes each, median with least and most
+ *             the time on the wire of one rollout, which is what bare requests to the idle mock take; CPU of this process per turn; three
+ *             passes each, median with least and most
  *   tokens    the same at 200 ms and 256, prompts and answers as token ids with log-probabilities
  *   loop      no endpoint, a policy that answers at once: CPU per turn of everything but HTTP
  *   memory    heap per rollout in flight, at 2,000 ms and 512
@@ -13,7 +14,7 @@
  */
 import { spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
-import { createServer } from 'node:http'
+import { Agent, createServer, request } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -40,6 +41,9 @@ const SAID = [
   '<answer>a2</answer>',
 ] as const
 const TURNS = SAID.length
+
+/** Rollouts of a pass, by concurrency. */
+const WAVES = 10
 
 /** What the mock process is told as JSON in its argument. */
 interface MockSettings {
@@ -178,7 +182,27 @@ async function pass(policy: Policy, tasks: number, concurrency: number): Promise
   return { rollouts, seconds: (performance.now() - began) / 1000, cpuSeconds: (user + kernel) / 1e6 }
 }
 
-/** Three passes after one to warm up. `wire`: seconds that one rollout waits for the mock. */
+/** Seconds of one request on the wire: the median of 20, one after another over one connection, whose answer is not even parsed. */
+async function wireSeconds(baseUrl: string, body: string): Promise<number> {
+  const agent = new Agent({ keepAlive: true })
+  const seconds: number[] = []
+  for (let i = 0; i < 20; i++) {
+    const began = performance.now()
+    await new Promise<void>((resolve, reject) => {
+      const sent = request(`${baseUrl}/completions`, { agent, method: 'POST' }, (response) => {
+        response.resume()
+        response.on('end', resolve)
+      })
+      sent.on('error', reject)
+      sent.end(body)
+    })
+    seconds.push((performance.now() - began) / 1000)
+  }
+  agent.destroy()
+  return spread(seconds).median
+}
+
+/** Three passes after one to warm up. `wire`: seconds that one rollout is on the wire. */
 async function measured(policy: Policy, tasks: number, concurrency: number, wire: number | null) {
   await pass(policy, Math.min(tasks, 4 * concurrency), concurrency)
   const passes: Pass[] = []
@@ -189,9 +213,13 @@ async function measured(policy: Policy, tasks: number, concurrency: number, wire
     concurrency,
     rollouts: tasks,
     rolloutsPerSecond: rate,
-    ...(ideal === null
+    ...(ideal === null || wire === null
       ? {}
-      : { ideal: round(ideal), ofIdeal: spread(passes.map((one) => one.rollouts / one.seconds / ideal)) }),
+      : {
+          wireMilliseconds: round((1000 * wire) / TURNS),
+          ideal: round(ideal),
+          ofIdeal: spread(passes.map((one) => one.rollouts / one.seconds / ideal)),
+        }),
     cpuMillisecondsPerTurn: spread(passes.map((one) => (1000 * one.cpuSeconds) / one.rollouts / TURNS)),
   }
 }
@@ -217,11 +245,13 @@ async function bench(parts: readonly string[]): Promise<void> {
 async function delayed(delay: number): Promise<void> {
   const mock = await startMock({ delay, tokens: null })
   const policy = endpoint(mock.baseUrl)
-  const wire = (TURNS * delay) / 1000
+  const wire = TURNS * (await wireSeconds(mock.baseUrl, '{"messages":[]}'))
   for (const concurrency of [1, 4, 16, 64, 128, 256, 512]) {
-    // whole waves, about two seconds of them
-    const tasks = concurrency * Math.max(3, Math.round(2 / wire))
-    print({ part: delay, delayMilliseconds: delay, ...(await measured(policy, tasks, concurrency, wire)) })
+    print({
+      part: delay,
+      delayMilliseconds: delay,
+      ...(await measured(policy, WAVES * concurrency, concurrency, wire)),
+    })
   }
   mock.stop()
 }
@@ -229,10 +259,11 @@ async function delayed(delay: number): Promise<void> {
 async function inTokens(): Promise<void> {
   const delay = 200
   const tokenizer = await baseTokenizer()
-  const mock = await startMock({ delay, tokens: inIds(tokenizer) })
+  const tokens = inIds(tokenizer)
+  const mock = await startMock({ delay, tokens })
   const policy = endpoint(mock.baseUrl, tokenizer)
-  const wire = (TURNS * delay) / 1000
-  print({ part: 'tokens', delayMilliseconds: delay, ...(await measured(policy, 256 * 4, 256, wire)) })
+  const wire = TURNS * (await wireSeconds(mock.baseUrl, JSON.stringify({ prompt: [tokens.assistant] })))
+  print({ part: 'tokens', delayMilliseconds: delay, ...(await measured(policy, WAVES * 256, 256, wire)) })
   mock.stop()
 }
 
