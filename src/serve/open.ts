@@ -1,4 +1,5 @@
 /** Serves a checkpoint folder: opens its policy, listens, takes over newer weights and adapters, and closes all when asked to. */
+import { realpath } from 'node:fs/promises'
 import { basename, dirname, resolve } from 'node:path'
 import { type Checkpoint, latestCheckpoint, loadCheckpoint } from '../checkpoint/checkpoint.ts'
 import type { Failure, Result } from '../types.ts'
@@ -40,7 +41,8 @@ export async function startServer(
   const keys = await readKeys(options)
   if (!keys.ok) return keys
   const newest = await latestCheckpoint(directory)
-  const folder = newest?.directory ?? directory
+  // `checkpoints/mine/best` is a link: the model is named after the step that it stands for
+  const folder = await realpath(newest?.directory ?? directory).catch(() => directory)
   const alias = name ?? nameOf(folder)
   const loaded = await loadCheckpoint(folder)
   if (!loaded.ok) return loaded

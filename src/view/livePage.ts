@@ -44,6 +44,12 @@ const KNOWN: Record<string, { title: string; meaning: string; share?: true }> = 
     meaning: 'Share of turns that are exactly one well-formed action.',
     share: true,
   },
+  meanTokens: { title: 'Tokens', meaning: 'Mean tokens that the master sampled per trajectory.' },
+  maxTokens: { title: 'Tokens, longest', meaning: 'Sampled tokens of the longest trajectory of a step.' },
+  truncated: { title: 'Cut off', meaning: 'Share that a limit on turns or tokens ended.', share: true },
+  grounds: { title: 'Groundings', meaning: 'Mean calls of the grounding agent per trajectory.' },
+  looks: { title: 'Looks', meaning: 'Mean calls of the vision agent per trajectory.' },
+  toolRate: { title: 'With tools', meaning: 'Share of trajectories that called any agent.', share: true },
   entropy: { title: 'Entropy', meaning: 'Mean entropy of the policy over sampled tokens, in nats.' },
   kl: { title: 'KL to the reference', meaning: 'Mean k3 estimate; 0 without a KL term.' },
   clipFractionLow: {
