@@ -9,6 +9,9 @@ import { join } from 'node:path'
 import { BinaryReader } from '@bufbuild/protobuf/wire'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { latestCheckpoint, loadCheckpoint } from '../src/checkpoint/checkpoint.ts'
+import { engineOptions } from '../src/engine/options.ts'
+import { startServer } from '../src/serve/open.ts'
+import { serveOptions } from '../src/serve/options.ts'
 import { readRatios } from '../src/trajectory/ratios.ts'
 import { readSegments, readTrajectories } from '../src/trajectory/read.ts'
 import { showrunner, start } from './commandLine.ts'
@@ -90,6 +93,11 @@ describe('training', () => {
       // only the newest is kept besides
       expect((await readdir(checkpoints)).sort()).toEqual([...new Set(['best', best, 'step-000006'])])
     }
+    const serving = serveOptions.parse({ port: 0 })
+    const served = await startServer(join(folder, 'checkpoints/straight/best'), engineOptions.parse({}), serving)
+    if (!served.ok) throw new Error(served.failure.message)
+    expect(served.value.model).toBe('straight')
+    await served.value.close()
     const stored = await readTrajectories(join(folder, 'rollouts/straight/validation/step-000003'))
     if (!stored.ok) throw new Error(stored.failure.message)
     let rows = 0
