@@ -77,8 +77,10 @@ test('streamed: the client puts the same call together, and the ids come as they
   stream.on('chunk', (chunk) => pieces.push(...(chunk.choices as unknown as typeof pieces)))
   const put = await stream.finalChatCompletion()
   expect(put.choices[0]?.finish_reason).toBe('tool_calls')
-  const call = (reply: OpenAI.ChatCompletion) =>
-    (reply.choices[0]?.message.tool_calls?.[0] as OpenAI.ChatCompletionMessageFunctionToolCall).function
+  const call = ({ choices: [choice] }: OpenAI.ChatCompletion) => {
+    const [first] = choice!.message.tool_calls as OpenAI.ChatCompletionMessageFunctionToolCall[]
+    return first!.function
+  }
   expect(call(put)).toMatchObject({ name: call(whole).name, arguments: call(whole).arguments })
   expect(put.choices[0]?.message.content).toBe('so')
   const { token_ids: ids } = whole.choices[0] as unknown as { token_ids: number[] }
