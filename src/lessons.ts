@@ -12,10 +12,11 @@
  * occur in `lookup`, `sentence` and `binding`, never as an answer in an episode.
  */
 
-import { CLIPS_PER_EPISODE, Dice, type Story, type StoryQuestion, tellStory } from './dataset/miniature/story.ts'
-import { ANSWER_CLASSES, FUNCTION_WORDS, ITEMS, NAMES, OBJECTS, type WordClass } from './dataset/miniature/words.ts'
+import { CLIPS_PER_EPISODE, Dice } from './dataset/miniature/story.ts'
+import { ANSWER_CLASSES, FUNCTION_WORDS, ITEMS, NAMES, type WordClass } from './dataset/miniature/words.ts'
+import { type GroundingRates, Stories, simulatedAgents } from './simulation.ts'
 import { ACTIONS, oracleAction, readSituation, rightQuery, type Situation } from './teacher.ts'
-import type { Agents, Episode, Gold, Message, Question, System, SystemOutcome, Turn, Usage } from './types.ts'
+import type { Gold, Message, Question, System, SystemOutcome, Turn } from './types.ts'
 
 /** `weights[t]` is the weight of predicting `ids[t]` from what precedes it; 0 where nothing is taught. Same length as `ids`. */
 export interface Lesson {
@@ -66,30 +67,33 @@ export const VOCABULARY: readonly string[] = [
   ]),
 ]
 
-export interface LessonOptions {
-  /** Probability that the simulated grounding agent is right at its first try: low, so that wrong clips are seen often. */
-  firstGroundingRate: number
-  /** The same once a clip was visited. */
-  nextGroundingRate: number
+/** The first grounding is right at a low rate, so that wrong clips are seen often. */
+export interface LessonOptions extends GroundingRates {
   /** Probability that the random teacher asks the vision agent for what the question is about. */
   rightQueryRate: number
+}
+
+/** Lessons from runs of a system. */
+export interface Transcripts {
+  next(kind: 'reading' | 'acting'): Promise<Lesson>
 }
 
 /** Makes lessons one after another from a seed. */
 export class Lessons {
   private readonly dice: Dice
-  private story: Story | null = null
-  private stories = 0
-  private nextQuestion = 0
+  private readonly stories: Stories
 
   constructor(
-    private readonly seed: number,
+    seed: number,
     /** Token -> id of the master's tokenizer. */
     private readonly vocabulary: ReadonlyMap<string, number>,
     private readonly system: System,
     private readonly options: LessonOptions,
+    /** What `reading` and `acting` are instead, for a role of another system. */
+    private readonly transcripts: Transcripts | null = null,
   ) {
     this.dice = new Dice(`lessons/${seed}`)
+    this.stories = new Stories(seed)
   }
 
   /** Draws a kind of lesson by its share. */
@@ -171,21 +175,25 @@ export class Lessons {
 
   /** Transcripts with weight on the reasoning, and on the answer where the evidence was seen; two in three follow the oracle's tool calls. */
   async reading(): Promise<Lesson> {
+    if (this.transcripts !== null) return this.transcripts.next('reading')
     const style = this.dice.chance(2 / 3) ? 'oracle' : 'explore'
     return this.transcript('reading', style, style === 'oracle' ? 5 : this.dice.pick([3, 4, 5, 5]))
   }
 
   /** Transcripts of a teacher that uses tools at random, with weight on every token. */
   async acting(): Promise<Lesson> {
+    if (this.transcripts !== null) return this.transcripts.next('acting')
     return this.transcript('acting', 'random', this.dice.pick([1, 2, 3, 4, 5, 5]))
   }
 
   private async transcript(kind: LessonKind, style: TeacherStyle, turns: number): Promise<Lesson> {
-    const { question, gold, episode, story, storyQuestion } = this.nextTask()
+    const told = this.stories.next()
+    const { task, gold } = told
+    const { question } = task
     const situations: Situation[] = []
     let firstMessages: readonly Message[] = []
     const outcome = await this.system.run({
-      task: { episode, question },
+      task,
       speaker: () => ({
         say: async (messages) => {
           const situation = readSituation(messages, question, gold)
@@ -194,7 +202,7 @@ export class Lessons {
           return { ok: true, text: this.act(style, situation, question, gold) }
         },
       }),
-      agents: this.simulatedAgents(story, storyQuestion),
+      agents: simulatedAgents(told, this.options, this.dice),
       budget: {
         turns,
         windowClips: 1,
@@ -256,80 +264,6 @@ export class Lessons {
     return dice.chance(0.5) ? ACTIONS.ground : look()
   }
 
-  /** Stand-ins for the embedded agents, in the same words: grounding is right at a given rate, vision nearly always. */
-  private simulatedAgents(story: Story, asked: StoryQuestion): Agents {
-    const dice = this.dice
-    return {
-      grounding: {
-        name: 'simulated-grounding',
-        ground: async ({ visited }) => {
-          const seen = new Set(visited)
-          const unseen = story.clips.filter((clip) => !seen.has(clip.id))
-          const gold = story.clips[asked.clip] as Story['clips'][number]
-          const decoy = asked.decoy === null ? undefined : story.clips[asked.decoy]
-          const rate = visited.length === 0 ? this.options.firstGroundingRate : this.options.nextGroundingRate
-          const wrong = unseen.filter((clip) => clip !== gold)
-          const clip =
-            (!seen.has(gold.id) && dice.chance(rate)) || wrong.length === 0
-              ? gold
-              : decoy !== undefined && !seen.has(decoy.id) && dice.chance(0.6)
-                ? decoy
-                : dice.pick(wrong)
-          return { ok: true, value: { clipId: clip.id, reason: '', usage: NO_USAGE } }
-        },
-      },
-      vision: {
-        name: 'simulated-vision',
-        look: async ({ clips, query }) => {
-          const clip = story.clips.find((candidate) => candidate.id === clips[0]?.id)
-          if (clip === undefined) throw new Error('simulated vision: unknown clip')
-          return { ok: true, value: { text: simulatedSight(clip.scene, query, dice), frames: [], usage: NO_USAGE } }
-        },
-      },
-    }
-  }
-
-  private nextTask() {
-    if (this.story === null || this.nextQuestion >= this.story.questions.length) {
-      this.story = tellStory({
-        seed: `lessons-${this.seed}`,
-        episode: this.stories++ % 9000,
-        words: 'training',
-        questionsPerEpisode: QUESTIONS_PER_STORY,
-        decoyRate: DECOY_RATE,
-      })
-      this.nextQuestion = 0
-    }
-    const story = this.story
-    const storyQuestion = story.questions[this.nextQuestion++] as StoryQuestion
-    const question: Question = {
-      qid: String(storyQuestion.qid),
-      episodeId: story.episodeId,
-      text: storyQuestion.text,
-      options: storyQuestion.options,
-    }
-    const gold: Gold = {
-      qid: question.qid,
-      answer: storyQuestion.answer,
-      clipId: (story.clips[storyQuestion.clip] as Story['clips'][number]).id,
-      span: null,
-      kind: storyQuestion.kind,
-    }
-    const episode: Episode = {
-      id: story.episodeId,
-      show: 'miniature',
-      clips: story.clips.map((clip, index) => ({
-        id: clip.id,
-        index,
-        start: 0,
-        end: 0,
-        subtitles: clip.lines,
-        source: { kind: 'none' },
-      })),
-    }
-    return { story, storyQuestion, question, gold, episode }
-  }
-
   private anyClass(): readonly string[] {
     return ANSWER_CLASSES[this.dice.pick(WORD_CLASSES)]
   }
@@ -365,22 +299,7 @@ const BOUND_LINES: readonly BoundLine[] = [
 const QUERIES = ['sign', 'color', 'object'] as const
 const WORD_CLASSES = Object.keys(ANSWER_CLASSES) as WordClass[]
 const ALL_ANSWERS: readonly string[] = Object.values(ANSWER_CLASSES).flat()
-const QUESTIONS_PER_STORY = 8
-/** High, so that the master learns to tell a clip that mentions a thing from the clip that answers. */
-const DECOY_RATE = 0.8
 const NEVER = new AbortController().signal
-const NO_USAGE: Usage = { calls: 1, promptTokens: 0, completionTokens: 0, frames: 0, seconds: 0, costUsd: 0, cached: 0 }
-
-/** What the embedded vision agent says of a scene, with its usual slips: text missed, one object too many. */
-export function simulatedSight(scene: Story['clips'][number]['scene'], query: string, dice: Dice): string {
-  const sees = (probability: number) => dice.chance(probability)
-  const extra = sees(0.2) ? dice.pick(OBJECTS.filter((label) => label !== scene.object)) : null
-  const objects = extra === null ? [scene.object] : dice.shuffle([scene.object, extra])
-  if (query === 'sign') return sees(0.97) ? `the sign says ${scene.sign} .` : 'i see no text .'
-  if (query === 'color') return sees(0.97) ? `the sign is ${scene.color} .` : `the picture is mostly ${scene.color} .`
-  if (query === 'object') return sees(0.97) ? `i see ${objects.join(' , ')} .` : 'i see no object .'
-  return `the sign says ${scene.sign} . the sign is ${scene.color} . i see ${objects.join(' , ')} .`
-}
 
 /** The five options as the master's prompt writes them. */
 function options(words: readonly string[]): string {

@@ -1,55 +1,81 @@
 /**
- * Makes the small base master from nothing: a word tokenizer, starting weights, and lessons (see `lessons.ts`) in phases.
+ * Makes a small base policy by lessons (see `lessons.ts`) in phases: the master of LongVideoAgent from nothing, with a word tokenizer and
+ * starting weights, and from it (`from`) one for a role of another system, whose words are added to the tokenizer.
  *
- * What comes out reads transcripts and writes well-formed actions, but uses tools at random: it is where GRPO begins. Renders no
- * video; agents are simulated. The same config gives the same weights up to rounding.
+ * What comes out reads transcripts and writes well-formed outputs, but decides at random: it is where GRPO begins. Renders no video;
+ * agents are simulated. The same config gives the same weights up to rounding.
  */
 import { z } from 'zod'
-import { saveCheckpoint } from './checkpoint/checkpoint.ts'
+import { loadCheckpoint, saveCheckpoint } from './checkpoint/checkpoint.ts'
 import { openDevice } from './engine/device.ts'
 import { engineOptions } from './engine/options.ts'
 import { describeEngine } from './engine/protocol.ts'
 import { openTrainer } from './grpo/deviceTrainer.ts'
 import { supervisedOptions } from './grpo/options.ts'
 import { superviseBatch } from './grpo/supervised.ts'
-import { type Lesson, Lessons, SPECIAL_TOKENS, VOCABULARY } from './lessons.ts'
+import { type Lesson, Lessons, SPECIAL_TOKENS, type Transcripts, VOCABULARY } from './lessons.ts'
 import { decoderConfig } from './policy/families.ts'
-import { initializeWeights } from './policy/initialize.ts'
-import { buildWordTokenizer } from './policy/wordTokenizer.ts'
+import { type InitialTensor, initializeWeights, withMoreRows } from './policy/initialize.ts'
+import { openTokenizer } from './policy/tokenizer.ts'
+import { buildWordTokenizer, extendWordTokenizer } from './policy/wordTokenizer.ts'
 import type { Progress } from './progress.ts'
+import { RoleLessons } from './roleLessons.ts'
+import { standIns } from './standIns/index.ts'
 import { actionStops } from './systems/actions.ts'
-import { longVideoAgent } from './systems/longVideoAgent.ts'
-import { longVideoAgentOptions } from './systems/options.ts'
-import type { Result } from './types.ts'
+import { createSystem } from './systems/index.ts'
+import { systemsOptions } from './systems/options.ts'
+import type { Failure, Result } from './types.ts'
 
 const share = z.number().min(0).max(1)
 const lessonKind = z.enum(['lookup', 'sentence', 'binding', 'reading', 'acting'])
 const count = z.number().int().positive()
+/** Standard deviation of what an embedding starts with. */
+const EMBEDDING_SCALE = 0.1
+
+const modelOptions = z
+  .object({
+    hiddenSize: count.default(128),
+    layers: count.default(4),
+    heads: count.default(4),
+    intermediateSize: count.default(256),
+    contextLength: count.default(1024).describe('Longest sequence in tokens that the checkpoint declares.'),
+    embeddingScale: z
+      .number()
+      .positive()
+      .default(EMBEDDING_SCALE)
+      .describe('Standard deviation of the starting embedding.'),
+    previousTokenHeads: z
+      .number()
+      .int()
+      .min(0)
+      .default(1)
+      .describe('Heads of the first layer that start by looking at the previous tokens.'),
+  })
+  .strict()
 
 export const pretrainConfig = z
   .object({
     name: z.string().describe('Name of the model.'),
     seed: z.number().int().describe('Seed of the weights and the lessons.'),
     out: z.string().describe('Directory of the checkpoint.'),
-    model: z
-      .object({
-        hiddenSize: count.default(128),
-        layers: count.default(4),
-        heads: count.default(4),
-        intermediateSize: count.default(256),
-        contextLength: count.default(1024).describe('Longest sequence in tokens that the checkpoint declares.'),
-        embeddingScale: z.number().positive().default(0.1).describe('Standard deviation of the starting embedding.'),
-        previousTokenHeads: z
-          .number()
-          .int()
-          .min(0)
-          .default(1)
-          .describe('Heads of the first layer that start by looking at the previous tokens.'),
-      })
-      .strict()
-      .prefault({}),
+    from: z
+      .string()
+      .min(1)
+      .nullable()
+      .default(null)
+      .describe(
+        'Checkpoint with a word tokenizer that training starts from, with the words that its vocabulary lacks. null: from nothing.',
+      ),
+    model: modelOptions.optional().describe('Shape of a model that is made from nothing.'),
     lessons: z
       .object({
+        system: systemsOptions
+          .prefault({ initialGrounding: 'none' })
+          .describe('What the transcripts are of; a run with this policy has the same settings.'),
+        role: z
+          .string()
+          .default('master')
+          .describe('The role of the system that is taught; scripts play its others (src/standIns).'),
         firstGroundingRate: share
           .default(0.6)
           .describe('How often the simulated grounding agent is right at once; low, so that wrong clips are seen.'),
@@ -89,6 +115,10 @@ export const pretrainConfig = z
     engine: engineOptions.prefault({}),
   })
   .strict()
+  .refine(({ from, model }) => from === null || model === undefined, {
+    path: ['model'],
+    message: 'the model of `from` has its shape already; leave `model` or `from` out',
+  })
 
 export type PretrainConfig = z.infer<typeof pretrainConfig>
 
@@ -105,20 +135,18 @@ export interface PretrainReport {
 /** Steps between two lines of progress, and over which accuracies are averaged. */
 const REPORT_STEPS = 50
 
-/** What the lessons are transcripts of; a run with this master has the same settings. */
-const SYSTEM = longVideoAgentOptions.parse({ initialGrounding: 'none' })
-
 export async function pretrain(
   config: PretrainConfig,
   progress: Progress,
   signal: AbortSignal,
 ): Promise<Result<PretrainReport>> {
   const started = performance.now()
-  const files = buildWordTokenizer(VOCABULARY, SPECIAL_TOKENS)
-  const vocabulary = new Map(Object.entries((files.tokenizerJson.model as { vocab: Record<string, number> }).vocab))
-  const modelConfig = huggingFaceConfig(config.model, vocabulary)
-  const weights = initializeWeights(modelConfig, { ...config.model, seed: config.seed })
-  const lessons = new Lessons(config.seed, vocabulary, longVideoAgent(SYSTEM, 'training'), config.lessons)
+  const start = await startOf(config)
+  if (!start.ok) return start
+  const { modelConfig, weights, files } = start.value
+  const made = lessonsOf(config, start.value)
+  if (!made.ok) return made
+  const lessons = made.value
 
   const opened = await openDevice(config.engine).catch((error: Error) => error)
   if (opened instanceof Error)
@@ -167,8 +195,8 @@ export async function pretrain(
       generationConfig: {
         eos_token_id: modelConfig.eos_token_id,
         pad_token_id: modelConfig.pad_token_id,
-        // the master never learns to end a message: an action ends it
-        stop_strings: actionStops,
+        // the master never learns to end a message: an action ends it; other roles do
+        ...(config.lessons.system.name === 'longVideoAgent' ? { stop_strings: actionStops } : {}),
       },
       tokenizer: files.tokenizerJson,
       tokenizerConfig: files.tokenizerConfig,
@@ -206,8 +234,80 @@ function learningRateOf(
   return phase.finalLearningRate + (rate - phase.finalLearningRate) * falling
 }
 
+/** What training begins with. */
+interface Start {
+  modelConfig: ReturnType<typeof huggingFaceConfig>
+  weights: ReadonlyMap<string, InitialTensor>
+  files: ReturnType<typeof buildWordTokenizer>
+  vocabulary: ReadonlyMap<string, number>
+}
+
+async function startOf({ from, seed, model, lessons }: PretrainConfig): Promise<Result<Start>> {
+  const further = standIns[lessons.system.name]?.tokens ?? []
+  const vocabularyOf = ({ model }: Record<string, unknown>) =>
+    new Map(Object.entries((model as { vocab: Record<string, number> }).vocab))
+  if (from === null) {
+    const built = buildWordTokenizer(VOCABULARY, SPECIAL_TOKENS)
+    const files = { ...built, tokenizerJson: extendWordTokenizer(built.tokenizerJson, further) }
+    const vocabulary = vocabularyOf(files.tokenizerJson)
+    const shape = model ?? modelOptions.parse({})
+    const modelConfig = huggingFaceConfig(shape, vocabulary)
+    return {
+      ok: true,
+      value: { modelConfig, weights: initializeWeights(modelConfig, { ...shape, seed }), files, vocabulary },
+    }
+  }
+  const loaded = await loadCheckpoint(from)
+  if (!loaded.ok) return loaded
+  const { config, tokenizer, tokenizerConfig, chatTemplate, weights } = loaded.value
+  const embedding = weights.get(EMBEDDING)
+  if (tokenizer === null || tokenizerConfig === null || chatTemplate === null || embedding === undefined)
+    return bad(`from: ${from}: expected a checkpoint that pretrain made, with a word tokenizer beside its weights`)
+  const tokenizerJson = extendWordTokenizer(tokenizer, further)
+  const vocabulary = vocabularyOf(tokenizerJson)
+  const grown = new Map<string, InitialTensor>(
+    [...weights].map(([name, { shape, data }]) => [name, { shape: [...shape], data: Float32Array.from(data) }]),
+  )
+  const rows = grown.get(EMBEDDING) as InitialTensor
+  grown.set(EMBEDDING, withMoreRows(rows, vocabulary.size, { seed, embeddingScale: EMBEDDING_SCALE }))
+  const modelConfig = { ...config, vocab_size: vocabulary.size } as Start['modelConfig']
+  return {
+    ok: true,
+    value: { modelConfig, weights: grown, files: { tokenizerJson, tokenizerConfig, chatTemplate }, vocabulary },
+  }
+}
+
+const EMBEDDING = 'model.embed_tokens.weight'
+
+function lessonsOf({ seed, lessons: options }: PretrainConfig, { files, vocabulary }: Start): Result<Lessons> {
+  const { role } = options
+  const system = createSystem(options.system, 'training')
+  if (!system.roles.includes(role))
+    return bad(`lessons.role: system ${system.name} has no ${role}; it has ${system.roles.join(', ')}`)
+  const stand = standIns[system.name]
+  let transcripts: Transcripts | null = null
+  if (system.name !== 'longVideoAgent') {
+    if (stand?.teachers[role] === undefined) {
+      const taught = Object.keys(stand?.teachers ?? {}).join(', ') || 'none of its roles'
+      return bad(`lessons.role: of ${system.name} the stand-ins teach ${taught}; got ${role}`)
+    }
+    const { tokenizerJson, ...rest } = files
+    const tokenizer = openTokenizer(
+      { tokenizer: tokenizerJson, ...rest, generationConfig: null, config: {} },
+      'lessons',
+    )
+    if (!tokenizer.ok) return tokenizer
+    transcripts = new RoleLessons({ seed, system, role, standIns: stand, tokenizer: tokenizer.value, rates: options })
+  }
+  return { ok: true, value: new Lessons(seed, vocabulary, system, options, transcripts) }
+}
+
+function bad(message: string): { ok: false; failure: Failure } {
+  return { ok: false, failure: { boundary: 'config', kind: 'bad_request', message } }
+}
+
 /** `config.json` of the master: a Qwen2 decoder with as many key-value heads as heads and a tied head. */
-function huggingFaceConfig(model: PretrainConfig['model'], vocabulary: ReadonlyMap<string, number>) {
+function huggingFaceConfig(model: z.output<typeof modelOptions>, vocabulary: ReadonlyMap<string, number>) {
   const id = (token: string) => vocabulary.get(token) as number
   return {
     architectures: ['Qwen2ForCausalLM'],

@@ -14,6 +14,7 @@ const mayImport: Record<string, readonly string[]> = {
   agents: ['video'],
   policy: ['engine'],
   systems: [],
+  standIns: ['dataset'],
   rollout: ['systems', 'reward', 'trajectory'],
   grpo: ['engine', 'policy'],
   serve: ['policy', 'checkpoint', 'trajectory'],

@@ -91,6 +91,21 @@ export function initializeWeights(shape: DecoderShape, options: InitializeOption
   return tensors
 }
 
+/** An embedding [tokens, hidden] with random rows behind its own, for tokens that a vocabulary got later. */
+export function withMoreRows(
+  { shape: [rows, width], data }: { shape: readonly number[]; data: Float32Array },
+  tokens: number,
+  { seed, embeddingScale }: Pick<InitializeOptions, 'seed' | 'embeddingScale'>,
+): InitialTensor {
+  const gaussian = normalStream(seed)
+  const [known, d] = [rows as number, width as number]
+  const more = Float32Array.from({ length: (tokens - known) * d }, () => embeddingScale * gaussian())
+  const all = new Float32Array(tokens * d)
+  all.set(data)
+  all.set(more, known * d)
+  return { shape: [tokens, d], data: all }
+}
+
 /** Standard normal numbers from a seed (Box-Muller). */
 function normalStream(seed: number): () => number {
   const uniform = seedrandom.alea(`weights/${seed}`)

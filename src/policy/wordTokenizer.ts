@@ -21,15 +21,16 @@ const CHAT_TEMPLATE =
 
 /**
  * @param words lower-case words and punctuation marks; pieces that continue a word begin with `##` (`sign`, `##s`).
- * @param specialTokens read as one token each wherever they stand, such as `<answer>`. Those in bars (`<|user|>`) are left out of
- *   decoded text when a reader asks to skip special tokens; tags are not, since they are what the policy says.
+ * @param specialTokens read as one token each wherever they stand: tags such as `<answer>`, and keys of JSON in their quotes, such as
+ *   `"score"`. Those in bars (`<|user|>`) are left out of decoded text when a reader asks to skip special tokens; the others are not, since
+ *   they are what the policy says.
  * Ids: padding 0, unknown 1, then the special tokens, then the words, each in the order given.
  */
 export function buildWordTokenizer(words: readonly string[], specialTokens: readonly string[]): TokenizerFiles {
   const added = [...new Set([PADDING, UNKNOWN, '<|system|>', '<|user|>', '<|assistant|>', END, ...specialTokens])]
   for (const token of added) {
-    if (!/^<\S+>$/.test(token))
-      throw new Error(`special token ${JSON.stringify(token)}: expected <...> without white space`)
+    if (!isSpecial(token))
+      throw new Error(`special token ${JSON.stringify(token)}: expected <...> or "..." without white space`)
   }
   const vocabulary = [...new Set([...added, ...words])]
   return {
@@ -37,15 +38,7 @@ export function buildWordTokenizer(words: readonly string[], specialTokens: read
       version: '1.0',
       truncation: null,
       padding: null,
-      added_tokens: added.map((content, id) => ({
-        id,
-        content,
-        single_word: false,
-        lstrip: false,
-        rstrip: false,
-        normalized: false,
-        special: content === UNKNOWN || /^<\|.*\|>$/.test(content),
-      })),
+      added_tokens: added.map(addedToken),
       normalizer: {
         type: 'BertNormalizer',
         clean_text: true,
@@ -83,5 +76,40 @@ export function buildWordTokenizer(words: readonly string[], specialTokens: read
       model_max_length: 1e9,
     },
     chatTemplate: CHAT_TEMPLATE,
+  }
+}
+
+/** The same tokenizer with more tokens behind those that it has, whose ids stay. Tags and quoted keys are read as one token wherever they stand. */
+export function extendWordTokenizer(
+  tokenizerJson: Record<string, unknown>,
+  tokens: readonly string[],
+): Record<string, unknown> {
+  const { model, added_tokens, ...rest } = tokenizerJson as {
+    model: { vocab: Record<string, number> }
+    added_tokens: object[]
+  }
+  const known = Object.keys(model.vocab).length
+  const further = [...new Set(tokens)].filter((token) => !(token in model.vocab))
+  const ids = new Map(further.map((token, i) => [token, known + i]))
+  return {
+    ...rest,
+    added_tokens: [...added_tokens, ...further.filter(isSpecial).map((token) => addedToken(token, ids.get(token)!))],
+    model: { ...model, vocab: { ...model.vocab, ...Object.fromEntries(ids) } },
+  }
+}
+
+function isSpecial(token: string): boolean {
+  return /^(<\S+>|"\S+")$/.test(token)
+}
+
+function addedToken(content: string, id: number) {
+  return {
+    id,
+    content,
+    single_word: false,
+    lstrip: false,
+    rstrip: false,
+    normalized: false,
+    special: content === UNKNOWN || /^<\|.*\|>$/.test(content),
   }
 }

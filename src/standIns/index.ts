@@ -1,0 +1,5 @@
+/** Which systems have stand-ins. */
+import type { StandIns } from './standIns.ts'
+
+/** By name of the system. */
+export const standIns: Readonly<Record<string, StandIns>> = {}
