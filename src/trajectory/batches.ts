@@ -5,11 +5,11 @@
  * but an open file: places are remembered by the caller. Never writes.
  */
 import { createHash } from 'node:crypto'
-import { type FileHandle, open } from 'node:fs/promises'
+import type { FileHandle } from 'node:fs/promises'
 import type { RecordBatch } from 'apache-arrow'
 import type { Result } from '../types.ts'
-import { failureOf, StoreError } from './failure.ts'
-import { finalPath, locate, type TableName } from './files.ts'
+import { failureOf } from './failure.ts'
+import { finalPath, openLocated, type TableName } from './files.ts'
 import { decodeBatch, decodeSchema, readFrames, readUpTo } from './frames.ts'
 import { Layout } from './projection.ts'
 import { checkSchema } from './read.ts'
@@ -46,21 +46,17 @@ export interface TableFile {
 
 /** Opens the table where it lies now, `.partial` or not. */
 export async function openTable(directory: string, table: TableName): Promise<Result<TableFile>> {
-  const path = await locate(directory, table)
   let file: FileHandle | null = null
   try {
-    if (path === null)
-      throw new StoreError(
-        'missing_file',
-        `${finalPath(directory, table)}: expected the ${table} of a run, found no such file and no .partial; check the directory`,
-      )
-    file = await open(path)
+    const located = await openLocated(directory, table)
+    const { path } = located
+    file = located.file
     const { ino } = await file.stat()
     const schema = await checkSchema(readFrames(file), path, table)
     return { ok: true, value: tableOver(file, path, String(ino), Buffer.from(schema.bytes), schema.end) }
   } catch (error) {
     await file?.close()
-    return { ok: false, failure: failureOf(error, `reading ${path ?? directory}`) }
+    return { ok: false, failure: failureOf(error, `reading ${finalPath(directory, table)}`) }
   }
 }
 

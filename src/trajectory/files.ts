@@ -1,7 +1,8 @@
 /** The two files of a store and the names they go by. A file is `.partial` until its store is closed. */
-import { access } from 'node:fs/promises'
+import { access, type FileHandle, open } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Schema } from 'apache-arrow'
+import { StoreError } from './failure.ts'
 import { segmentSchema, trajectorySchema } from './schema.ts'
 
 export type TableName = 'trajectories' | 'segments'
@@ -22,6 +23,25 @@ export async function locate(directory: string, table: TableName): Promise<strin
     if (await exists(path)) return path
   }
   return null
+}
+
+/**
+ * Opens a table for reading where it lies now. The final name is tried again after the partial one, since a store may be closed, which
+ * renames its files, between the two. Throws a `StoreError` when there is none.
+ */
+export async function openLocated(directory: string, table: TableName): Promise<{ path: string; file: FileHandle }> {
+  const final = finalPath(directory, table)
+  for (const path of [final, partialPath(directory, table), final]) {
+    try {
+      return { path, file: await open(path) }
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error
+    }
+  }
+  throw new StoreError(
+    'missing_file',
+    `${final}: expected the ${table} of a run, found no such file and no .partial; check the directory`,
+  )
 }
 
 export async function exists(path: string): Promise<boolean> {

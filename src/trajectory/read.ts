@@ -1,9 +1,8 @@
 /** Reads a store back, one group at a time, also while it is being written and after a crash. Never writes. */
-import { type FileHandle, open } from 'node:fs/promises'
 import { DataType, type Field, type RecordBatch, type Schema } from 'apache-arrow'
 import type { Result } from '../types.ts'
 import { failureOf, StoreError } from './failure.ts'
-import { finalPath, locate, schemas, type TableName } from './files.ts'
+import { finalPath, openLocated, schemas, type TableName } from './files.ts'
 import { decodeBatch, decodeSchema, type Frame, readFrames } from './frames.ts'
 import { type SegmentRow, segmentRows, type TrajectoryRow, trajectoryRows } from './schema.ts'
 
@@ -22,32 +21,26 @@ async function readTable<Row>(
   table: TableName,
   rowsOf: (batch: RecordBatch) => Row[],
 ): Promise<Result<AsyncIterable<Row>>> {
-  const path = await locate(directory, table)
   try {
-    if (path === null)
-      throw new StoreError(
-        'missing_file',
-        `${finalPath(directory, table)}: expected the ${table} of a run, found no such file and no .partial; check the directory`,
-      )
     // a first look, so that a wrong file is a failure now and not in the middle
-    const file = await open(path)
+    const { path, file } = await openLocated(directory, table)
     try {
       await checkSchema(readFrames(file), path, table)
     } finally {
       await file.close()
     }
-    return { ok: true, value: { [Symbol.asyncIterator]: () => rowsIn(path, table, rowsOf) } }
+    return { ok: true, value: { [Symbol.asyncIterator]: () => rowsIn(directory, table, rowsOf) } }
   } catch (error) {
-    return { ok: false, failure: failureOf(error, `reading ${path ?? directory}`) }
+    return { ok: false, failure: failureOf(error, `reading ${finalPath(directory, table)}`) }
   }
 }
 
 async function* rowsIn<Row>(
-  path: string,
+  directory: string,
   table: TableName,
   rowsOf: (batch: RecordBatch) => Row[],
 ): AsyncGenerator<Row> {
-  const file: FileHandle = await open(path)
+  const { path, file } = await openLocated(directory, table)
   try {
     const frames = readFrames(file)
     const schema = await checkSchema(frames, path, table)

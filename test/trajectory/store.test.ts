@@ -460,3 +460,13 @@ test.skipIf(!existsSync('/dev/full'))('a device that is always full: the message
     failure: { boundary: 'store', kind: 'disk_full', message: expect.stringContaining('make room') },
   })
 })
+
+test('what was found while its store was open is read after the store was closed, which renames the files', async () => {
+  const directory = fresh()
+  const store = await storeOf(directory, 2)
+  const trajectories = must(await readTrajectories(directory))
+  must(await store.close())
+  const ids: string[] = []
+  for await (const { groupId } of trajectories) ids.push(groupId)
+  expect([...new Set(ids)]).toHaveLength(2)
+})
