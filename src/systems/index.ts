@@ -2,6 +2,7 @@
 import type { System } from '../types.ts'
 import { longVideoAgent } from './longVideoAgent.ts'
 import type { Purpose, SystemsOptions } from './options.ts'
+import { videoHvAgent } from './videoHvAgent.ts'
 import { wholeEpisode } from './wholeEpisode.ts'
 
 export type { Purpose } from './options.ts'
@@ -11,6 +12,7 @@ type Name = SystemsOptions['name']
 const systems: { [One in Name]: (options: Extract<SystemsOptions, { name: One }>, purpose: Purpose) => System } = {
   longVideoAgent,
   wholeEpisode,
+  videoHvAgent,
 }
 
 /** Every system that a configuration may name. */

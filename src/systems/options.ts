@@ -87,11 +87,68 @@ export const wholeEpisodeOptions = z
   })
   .strict()
 
-export const systemsOptions = z.discriminatedUnion('name', [longVideoAgentOptions, wholeEpisodeOptions])
+export const videoHvAgentOptions = z
+  .object({
+    name: z
+      .literal('videoHvAgent')
+      .describe('VideoHV-Agent: hypotheses about the options, a clue that tells them apart, and its verification.'),
+    prompt: z
+      .enum(['brief', 'instructed'])
+      .default('instructed')
+      .describe(
+        'Prompts of the roles: `instructed` explains task and format, `brief` has what the role is given only (small policies that learnt the format).',
+      ),
+    frames: z
+      .number()
+      .int()
+      .min(1)
+      .default(180)
+      .describe('Frames that are captioned, evenly spaced, at most one per second; several videos share them.'),
+    subtitles: z.boolean().default(true).describe('Dialogue stands among the captions; false: pictures only.'),
+    summaryParts: z
+      .number()
+      .int()
+      .min(1)
+      .default(4)
+      .describe('Parts of the video that are summarised each before the whole is.'),
+    summaryWords: z
+      .number()
+      .int()
+      .min(1)
+      .default(100)
+      .describe('Longest summary, of a part and of the whole, in words.'),
+    distinctness: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.5)
+      .describe('Hypotheses that the judge scores lower are made again, to be told apart, and judged again.'),
+    verifierRounds: z
+      .number()
+      .int()
+      .min(0)
+      .default(2)
+      .describe('How often the verifier may go on, by looking or after PARTIAL, before its verdict is demanded.'),
+    framesPerLook: z.number().int().min(1).default(5).describe('Most frames that the verifier has looked at at once.'),
+    repairs: z
+      .number()
+      .int()
+      .min(0)
+      .default(1)
+      .describe('Further tries of a role whose output cannot be read; after them the round is over.'),
+  })
+  .strict()
+
+export const systemsOptions = z.discriminatedUnion('name', [
+  longVideoAgentOptions,
+  wholeEpisodeOptions,
+  videoHvAgentOptions,
+])
 
 /** What a system is run for: some options hold for one of them only. */
 export type Purpose = 'training' | 'evaluation'
 
 export type LongVideoAgentOptions = z.output<typeof longVideoAgentOptions>
 export type WholeEpisodeOptions = z.output<typeof wholeEpisodeOptions>
+export type VideoHvAgentOptions = z.output<typeof videoHvAgentOptions>
 export type SystemsOptions = z.output<typeof systemsOptions>
