@@ -1,5 +1,6 @@
 /** Which systems have stand-ins. */
 import type { StandIns } from './standIns.ts'
+import { videoHvAgent } from './videoHvAgent.ts'
 
 /** By name of the system. */
-export const standIns: Readonly<Record<string, StandIns>> = {}
+export const standIns: Readonly<Record<string, StandIns>> = { videoHvAgent }

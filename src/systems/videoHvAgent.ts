@@ -35,7 +35,7 @@ import {
   verificationSchema,
   verifierPrompt,
 } from './videoHv/roles.ts'
-import { type Frame, sampleFrames, type TimelineLine, timelineOf } from './videoHv/timeline.ts'
+import { type Frame, sampleFrames, type TimelineLine, timelineOf, toldLine } from './videoHv/timeline.ts'
 
 export function videoHvAgent(options: VideoHvAgentOptions): System {
   return {
@@ -214,7 +214,7 @@ async function watch(program: Program, options: VideoHvAgentOptions): Promise<Wa
   }
   const lines = timelineOf(task, frames, captions, options)
   // a pass over the whole video shows no clip in particular
-  const timeline = captioning.observed(lines.map(({ text }) => text).join('\n'), {
+  const timeline = captioning.observed(lines.map(toldLine).join('\n'), {
     frames: seen,
     clips: [],
     ...failed,

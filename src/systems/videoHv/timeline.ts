@@ -12,7 +12,10 @@ export interface Frame {
 }
 
 export interface TimelineLine {
-  time: number
+  /** Seconds on the episode's timeline; null where they are unknown. */
+  time: number | null
+  /** The number of the frame that it captions; null for dialogue. */
+  frame: number | null
   text: string
 }
 
@@ -26,7 +29,7 @@ export function sampleFrames(task: Task, count: number): Frame[] {
   })
 }
 
-/** Each frame with its caption, and each line of dialogue where `subtitles` asks for it, video by video. Clips of unknown times stand in order. */
+/** Each caption, and each line of dialogue where `subtitles` asks for it, by time and video by video. Clips of unknown times stand in order. */
 export function timelineOf(
   task: Task,
   frames: readonly Frame[],
@@ -38,18 +41,28 @@ export function timelineOf(
     const captioned = frames.flatMap((frame, number) => {
       const caption = captions.get(number)
       if (frame.episode !== episode || caption === undefined) return []
-      return [{ time: frame.time, text: `frame ${number} : ${neutralise(caption.trim().replace(/\s+/g, ' '))}` }]
+      return [{ time: frame.time, frame: number, text: neutralise(caption.trim().replace(/\s+/g, ' ')) }]
     })
+    const known = (episode.clips.at(-1)?.end ?? 0) > 0
     const spoken = (subtitles ? episode.clips : []).flatMap(({ start, subtitles }) =>
-      subtitles.map((line) => ({
-        time: start + (line.start ?? 0),
-        text: neutralise(line.speaker ? `${line.speaker} : ${line.text}` : line.text),
+      subtitles.map(({ speaker, text, start: within = 0 }) => ({
+        time: known ? start + within : null,
+        frame: null,
+        text: neutralise(speaker ? `${speaker} : ${text}` : text),
       })),
     )
-    const named = videos.length > 1 ? [{ time: 0, text: `video ${neutralise(id)} :` }] : []
+    const named = videos.length > 1 ? [{ time: null, frame: null, text: `video ${neutralise(id)} :` }] : []
     // the sort is stable: what has no time keeps its order
-    return [...named, ...[...captioned, ...spoken].sort((a, b) => a.time - b.time)]
+    return [...named, ...[...captioned, ...spoken].sort((a, b) => (a.time ?? 0) - (b.time ?? 0))]
   })
+}
+
+/** As a verifier reads it: `12.5 s frame 12 : a red sign`. */
+export function toldLine({ time, frame, text }: TimelineLine): string {
+  return [
+    ...(time === null ? [] : [`${Number(time.toFixed(1))} s`]),
+    ...(frame === null ? [text] : [`frame ${frame} : ${text}`]),
+  ].join(' ')
 }
 
 function episodesOf({ episode, videos }: Task): readonly { id: string; episode: Episode }[] {
