@@ -67,6 +67,7 @@ describe('training', () => {
     expect(records.map((record) => record.step)).toEqual([0, 1, 2, 3, 4, 5])
     // the sampler and the trainer agree before the first weight moves
     for (const record of records) expect(record.ratioMax).toBeLessThan(1 + 1e-4)
+    for (const record of records) expect(record.padding).toBeLessThan(0.25)
     for (const record of records) {
       expect(record.toolRate).toBeLessThanOrEqual(record.grounds + record.looks)
       expect(record.maxTokens).toBeLessThanOrEqual(3 * 6)
