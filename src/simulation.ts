@@ -118,7 +118,7 @@ export function simulatedAgents({ story, asked }: ToldTask, rates: GroundingRate
       captions: times.map((time) => ({ time, text: simulatedSight(sceneAt(time), '', dice) })),
     })),
     frameInspection: simulated<InspectionRequest, InspectionAnswer>(({ times, question }) => {
-      const query = (['sign', 'color', 'object'] as const).find((word) => question.includes(word)) ?? ''
+      const query = (['color', 'sign', 'object'] as const).find((word) => question.includes(word)) ?? ''
       const seen = times.map((time) => simulatedSight(sceneAt(time), query, dice))
       return { text: [...new Set(seen)].join(' ') }
     }),

@@ -22,11 +22,13 @@ const play: Script = (messages, request) => {
     default: {
       const evidence = evidenceIn(prompt)
       const kept = optionsIn(prompt)
-      const found = kept.find(({ text }) => evidence.includes(text)) ?? kept[0]
+      const placeOf = ({ text }: { text: string }) => evidence.lastIndexOf(text)
+      // what was seen stands behind what was said
+      const last = kept.reduce((best, one) => (placeOf(one) > placeOf(best) ? one : best))
       return JSON.stringify({
         reasoning_summary: evidence.join(' '),
         conflict_resolution: '',
-        final_answer: found?.option ?? 0,
+        final_answer: last.option,
         explanation: '',
       })
     }
