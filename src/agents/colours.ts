@@ -97,6 +97,14 @@ export function panelColour(picture: Picture, text: Box): ColourName {
   return most(picture, outer, inner, 1)
 }
 
+/** The commonest colour of the middle half of a box, each way: what stands there rather than what is behind it. */
+export function colourWithin(picture: Picture, { left, top, right, bottom }: Box): ColourName {
+  const [across, down] = [(right - left) / 4, (bottom - top) / 4]
+  const middle = { left: left + across, top: top + down, right: right - across, bottom: bottom - down }
+  const step = Math.max(1, Math.round(Math.sqrt((4 * across * down) / 5_000)))
+  return most(picture, middle, null, step)
+}
+
 /** The commonest name inside `outer` and outside `inner`. */
 function most(picture: Picture, outer: Box, inner: Box | null, step: number): ColourName {
   const counts = new Map<ColourName, number>()

@@ -1,4 +1,4 @@
-/** The agents room's door: opens the grounding and the vision agent that the options name. */
+/** The agents room's door: opens the grounding, the vision and the further agents that the options name. */
 import { join } from 'node:path'
 import type { Agents, Episode, Failure, GroundingAgent, Result, VisionAgent } from '../types.ts'
 import type { FrameReader } from '../video/index.ts'
@@ -6,6 +6,7 @@ import { openFrameReader } from '../video/index.ts'
 import { openCache } from './cache.ts'
 import { cachedEmbed } from './embeddings.ts'
 import { openChatEndpoint } from './endpoint.ts'
+import { openFurtherAgents } from './further.ts'
 import { openGroundingCache } from './groundingCache.ts'
 import type { EmbeddedGrounding } from './groundingEmbedded.ts'
 import { openGroundingEmbedded } from './groundingEmbedded.ts'
@@ -40,7 +41,7 @@ export type OpenAgents = Agents & {
 }
 
 /**
- * Opens both agents; models load with the first request that needs them. Fails when an endpoint's key is not set.
+ * Opens all agents; models load with the first request that needs them. Fails when an endpoint's key is not set.
  * @param boxes wanted with `options.oracleBoxes`, and only then.
  */
 export async function openAgents(
@@ -66,6 +67,8 @@ export async function openAgents(
   if (!grounding.ok) return grounding
   const vision = openVision(options.vision, shared)
   if (!vision.ok) return vision
+  const further = openFurtherAgents(options, shared)
+  if (!further.ok) return further
   const prepare = async (episodes: readonly Episode[], preparing: PrepareOptions = {}) => {
     if ('prepare' in grounding.value) for (const episode of episodes) await grounding.value.prepare(episode)
     if (!('prepare' in vision.value)) return []
@@ -82,6 +85,7 @@ export async function openAgents(
   return {
     ok: true,
     value: {
+      ...further.value,
       grounding: grounding.value,
       vision: boxes === null ? vision.value : withOracleBoxes(vision.value, boxes),
       ...(groundingCache === null ? {} : { groundingCache: openGroundingCache(groundingCache) }),

@@ -132,12 +132,116 @@ const visionOptions = z.discriminatedUnion('type', [
     .strict(),
 ])
 
+const pictureFields = {
+  width: z.number().int().min(32).default(640).describe('Frames wider than this many pixels are scaled down to it.'),
+  jpegQuality: z.number().int().min(1).max(100).default(85).describe('Quality of the JPEG pictures sent.'),
+}
+
+const sampling = {
+  secondsPerFrame: z.number().positive().default(2).describe('One picture of every so many seconds is compared.'),
+  mostFrames: z
+    .number()
+    .int()
+    .positive()
+    .default(240)
+    .describe('Most pictures compared for one request; of longer places, one every so many more seconds.'),
+}
+
+const sightOptions = z
+  .object({
+    width: z.number().int().min(32).default(640).describe('Frames wider than this many pixels are scaled down to it.'),
+    minimumTextScore: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.7)
+      .describe('Text read with a lower mean probability is dropped.'),
+    objectThreshold: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.4)
+      .describe('Objects found with a lower probability are dropped.'),
+  })
+  .strict()
+
+const captionerOptions = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('embedded') }).strict(),
+  z
+    .object({
+      type: z.literal('stored'),
+      path: z.string().min(1).describe('JSON file {"video": ["caption", ...]}; the video is the id of the episode.'),
+      secondsPerCaption: z.number().positive().default(1).describe('How many seconds one caption stands for.'),
+    })
+    .strict(),
+  z
+    .object({
+      ...endpointFields,
+      ...pictureFields,
+      picturesPerCall: z.number().int().positive().default(8).describe('Pictures captioned in one call.'),
+    })
+    .strict(),
+])
+
+const summaryOptions = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('embedded'), lexicalWeight: lexicalWeight.default(5) }).strict(),
+  z.object(endpointFields).strict(),
+])
+
+const subtitlesOptions = z.discriminatedUnion('type', [
+  z
+    .object({
+      type: z.literal('embedded'),
+      lexicalWeight: lexicalWeight.default(5),
+      minimumLikeness: z
+        .number()
+        .default(0.35)
+        .describe('Lines that score lower do not bear on the query, however many were asked for.'),
+    })
+    .strict(),
+  z.object(endpointFields).strict(),
+])
+
+const segmentScoringOptions = z.discriminatedUnion('type', [
+  z
+    .object({
+      type: z.literal('embedded'),
+      mostFrames: z
+        .number()
+        .int()
+        .positive()
+        .default(4)
+        .describe('Most pictures looked at per segment, whatever a system asks for.'),
+    })
+    .strict(),
+  z.object({ ...endpointFields, ...pictureFields }).strict(),
+])
+
+const frameMatching = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('embedded'), ...sampling, lexicalWeight: lexicalWeight.default(5) }).strict(),
+  z.object({ ...endpointFields, ...pictureFields, ...sampling }).strict(),
+])
+
 export const agentsOptions = z
   .object({
     grounding: groundingOptions
       .prefault({ type: 'embedded' })
       .describe('Where to look: question and subtitles in, clip out.'),
     vision: visionOptions.prefault({ type: 'embedded' }).describe('What is there: frames and query in, text out.'),
+    captioner: captionerOptions.prefault({ type: 'embedded' }).describe('One caption per moment.'),
+    summary: summaryOptions.prefault({ type: 'embedded' }).describe('Many lines in, a short text out.'),
+    subtitles: subtitlesOptions
+      .prefault({ type: 'embedded' })
+      .describe('Which lines of dialogue bear on a query, who matters in them, what they are about.'),
+    segmentScoring: segmentScoringOptions
+      .prefault({ type: 'embedded' })
+      .describe('How much each segment has to do with a question, 1 to 4.'),
+    frameRetrieval: frameMatching
+      .prefault({ type: 'embedded' })
+      .describe('Which frames fit a description; behind an endpoint, a model that embeds pictures and words.'),
+    sight: sightOptions
+      .prefault({})
+      .describe('How the embedded bodies of the further agents look at a picture (agents.vision has its own).'),
     groundingCache: z
       .string()
       .min(1)

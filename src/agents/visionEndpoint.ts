@@ -3,7 +3,6 @@
  * The number of pictures stated is the number sent. The question and its options are not given, nor are boxes.
  */
 import type { ChatCompletionMessageParam } from 'openai/resources/chat/completions'
-import sharp from 'sharp'
 import type { Clip, Failure, Result, SeenFrame, SeenPicture, VisionAgent } from '../types.ts'
 import type { Frame, FrameReader } from '../video/index.ts'
 import { uniformTimes } from '../video/index.ts'
@@ -11,6 +10,7 @@ import type { AnswerCache } from './cache.ts'
 import { contactSheet } from './contactSheet.ts'
 import type { ChatEndpoint, ChatReply } from './endpoint.ts'
 import { failed } from './failure.ts'
+import { dataUrl, jpegUrl } from './jpeg.ts'
 import { oneCall, secondsSince } from './usage.ts'
 import { clipSeconds } from './visionEmbedded.ts'
 
@@ -128,18 +128,8 @@ async function images(pictures: readonly Picture[], { layout, jpegQuality }: End
     const order = `in the order of the video, together on one sheet: ${columns} in a row, left to right, then the next row`
     return { urls: [dataUrl(jpeg)], order }
   }
-  const jpegs = await Promise.all(
-    frames.map(({ width, height, data }) =>
-      sharp(data, { raw: { width, height, channels: 3 } })
-        .jpeg({ quality: jpegQuality })
-        .toBuffer(),
-    ),
-  )
-  return { urls: jpegs.map(dataUrl), order: 'in the order of the video' }
-}
-
-function dataUrl(jpeg: Buffer): string {
-  return `data:image/jpeg;base64,${jpeg.toString('base64')}`
+  const urls = await Promise.all(frames.map((frame) => jpegUrl(frame, jpegQuality)))
+  return { urls, order: 'in the order of the video' }
 }
 
 function prompt(pictures: readonly Picture[], { urls, order }: Images, query: string): ChatCompletionMessageParam[] {
