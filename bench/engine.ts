@@ -1,6 +1,6 @@
 /**
- * `npm run bench -- engine [size ...] [--threads 1,2] [--seconds 12] [--repeats 1] [--rival PYTHON]`: how fast the engine samples and
- * updates. One JSON line per size, number of threads and repeat. Forced length: the end token is one id among others.
+ * `npm run bench -- engine [size ...] [--threads 1,2] [--seconds 12] [--repeats 1] [--engine tfjs] [--rival PYTHON]`: how fast the
+ * engine samples and updates. One JSON line per size, number of threads and repeat. Forced length: the end token is one id among others.
  *
  * Each case runs in a process of its own, so that its peak memory is its own. Per repetition: a batch is sampled in groups of one
  * prompt, then trained on with log-probabilities as recorded, as a step of training does; the clock reads both parts. Tokens are the
@@ -64,7 +64,7 @@ interface Speed {
 /** What this program and the rival's print of a case. */
 type Line = Record<(typeof PARTS)[number], Speed> & { peakMegabytes: number }
 
-async function measure(name: string, threads: number, seconds: number): Promise<void> {
+async function measure(name: string, engine: string, threads: number, seconds: number): Promise<void> {
   const { hidden, layers, vocabulary, completion, batch } = SIZES[name]!
   const config = decoderConfig({
     model_type: 'qwen2',
@@ -87,7 +87,7 @@ async function measure(name: string, threads: number, seconds: number): Promise<
       return [weight, { shape, data: Float32Array.from({ length }, () => center + 0.07 * (random() - 0.5)) }]
     }),
   )
-  const device = await openDevice(engineOptions.parse({ threads }))
+  const device = await openDevice(engineOptions.parse(engine === 'tfjs' ? engine : { type: engine, threads }))
   await uploadWeights(device, config, weights)
   const decoder = await openDecoder(device, config, { rows: batch, cacheTokens: batch * (PROMPT + completion + 32) })
   const trainer = await openTrainer(device, config)
@@ -210,12 +210,13 @@ const { values, positionals } = parseArgs({
     threads: { type: 'string', default: '1,2' },
     seconds: { type: 'string', default: '12' },
     repeats: { type: 'string', default: '1' },
+    engine: { type: 'string', default: 'onnxruntime' },
     rival: { type: 'string' },
   },
 })
 const threads = values.threads.split(',').map(Number)
 const [first, ...rest] = positionals
-if (first === 'case') await measure(rest[0]!, threads[0]!, Number(values.seconds))
+if (first === 'case') await measure(rest[0]!, values.engine, threads[0]!, Number(values.seconds))
 else {
   const unknown = positionals.find((size) => !(size in SIZES))
   if (unknown !== undefined) throw new Error(`Unknown size ${unknown}; there are ${Object.keys(SIZES).join(', ')}`)
@@ -225,7 +226,8 @@ else {
       const pairs: { ours: Line; theirs: Line }[] = []
       for (let repeat = 0; repeat < Number(values.repeats); repeat += 1) {
         const self = fileURLToPath(import.meta.url)
-        const ours = runCase(process.execPath, [...process.execArgv, self, 'case', size, ...options])
+        const own = [...process.execArgv, self, 'case', size, '--engine', values.engine, ...options]
+        const ours = runCase(process.execPath, own)
         if (values.rival === undefined) continue
         const script = fileURLToPath(new URL('rivals/trl_engine.py', import.meta.url))
         const theirs = runCase(values.rival, [script, size, ...options])
