@@ -282,8 +282,12 @@ function indexOrSingle(directory: string): string {
   if (existsSync(index)) return index
   throw new CheckpointError(
     'missing_file',
-    `${directory} holds neither model.safetensors nor model.safetensors.index.json; check the path`,
+    `${directory} holds neither model.safetensors nor model.safetensors.index.json; ${pickled(directory) ? 'pytorch_model.bin is not read: save the model again with save_pretrained, which writes safetensors' : 'check the path'}`,
   )
+}
+
+function pickled(directory: string): boolean {
+  return ['pytorch_model.bin', 'pytorch_model.bin.index.json'].some((name) => existsSync(join(directory, name)))
 }
 
 function missingMessage(directory: string): string {

@@ -328,6 +328,11 @@ describe('checkpoints', () => {
       ok: false,
       failure: { kind: 'missing_file', message: expect.stringContaining('model.safetensors') },
     })
+    writeFileSync(join(directory, 'pytorch_model.bin'), '')
+    expect(await loadCheckpoint(directory)).toMatchObject({
+      ok: false,
+      failure: { message: expect.stringContaining('pytorch_model.bin is not read') },
+    })
   })
 
   test.skipIf(!existsSync('/dev/full'))('a full disk is a typed failure', async () => {
