@@ -525,19 +525,6 @@ export interface VisualSimilarityAnswer extends AgentAnswer {
   similarities: readonly number[]
 }
 
-/** Whether an answer follows from what was found. */
-export interface ReflectionRequest {
-  question: Question
-  answer: string
-  /** What was found, one line each. */
-  history: readonly string[]
-}
-
-export interface ReflectionAnswer extends AgentAnswer {
-  credible: boolean
-  comment: string | null
-}
-
 /** What each further agent is asked and answers. */
 export interface AgentCalls {
   captioner: { request: CaptionRequest; answer: CaptionAnswer }
@@ -550,7 +537,6 @@ export interface AgentCalls {
   sceneGraph: { request: SceneGraphRequest; answer: SceneGraphAnswer }
   objectTracking: { request: ObjectTrackingRequest; answer: ObjectTrackingAnswer }
   visualSimilarity: { request: VisualSimilarityRequest; answer: VisualSimilarityAnswer }
-  reflection: { request: ReflectionRequest; answer: ReflectionAnswer }
 }
 
 export type AgentKind = keyof AgentCalls

@@ -5,6 +5,7 @@
  * Sources: spec row 2 of models.md; box distributions as in Generalized Focal Loss (arXiv 2006.04388).
  */
 
+import type * as ort from 'onnxruntime-node'
 import type { Box, Picture } from './picture.ts'
 import { overlap, wholeOf, writePlanes } from './picture.ts'
 import { floatTensor, openSession } from './runtime.ts'
@@ -40,17 +41,7 @@ const scales = [
 export async function openDetector(model: Uint8Array): Promise<Detector> {
   const run = await openSession(model)
   return async (picture, threshold) => {
-    const input = new Float32Array(3 * side * side)
-    writePlanes(picture, wholeOf(picture), side, side, {
-      into: input,
-      offset: 0,
-      rows: side,
-      columns: side,
-      channels: [2, 1, 0],
-      scale,
-      shift,
-    })
-    const output = await run({ input_1: floatTensor(input, [1, 3, side, side]) })
+    const output = await run({ input_1: detectorInput(picture) })
     const candidates: SeenObject[] = []
     for (const { scores, boxes, stride } of scales) {
       const probabilities = output[scores]!.data as Float32Array
@@ -82,6 +73,21 @@ export async function openDetector(model: Uint8Array): Promise<Detector> {
     }
     return suppress(candidates)
   }
+}
+
+/** The picture as the net reads it: [1, 3, 416, 416]. */
+export function detectorInput(picture: Picture): ort.Tensor {
+  const input = new Float32Array(3 * side * side)
+  writePlanes(picture, wholeOf(picture), side, side, {
+    into: input,
+    offset: 0,
+    rows: side,
+    columns: side,
+    channels: [2, 1, 0],
+    scale,
+    shift,
+  })
+  return floatTensor(input, [1, 3, side, side])
 }
 
 /** Mean of the softmax distribution over distances 0 to 10 that starts at `at`. */

@@ -7,7 +7,7 @@ export function openFrameRetrieval(scorer: FrameScorer): Agent<FrameRetrievalReq
   return furtherAgent('frameRetrieval', scorer.name, async (request, { signal }) => {
     const scored = await scorer.score(request, request.query, signal)
     if (!scored.ok) return scored
-    const { scores, step, usage } = scored.value
+    const { scores, step, note, usage } = scored.value
     const best = [...scores].sort((a, b) => b.score - a.score || a.time - b.time).slice(0, request.count)
     const sampled = `one picture every ${step.toFixed(1)} s was compared .`
     return {
@@ -15,7 +15,7 @@ export function openFrameRetrieval(scorer: FrameScorer): Agent<FrameRetrievalReq
       value: {
         hits: best.map(({ time, score }) => ({ time, score })),
         frames: best.flatMap(({ frame }) => (frame === null ? [] : [frame])),
-        caveat: scorer.caveat === null ? sampled : `${scorer.caveat} ${sampled}`,
+        caveat: note === null ? sampled : `${note} ${sampled}`,
         usage,
       },
     }

@@ -11,11 +11,13 @@ import { cancelled } from './furtherAgent.ts'
 import { describedAt, everyFew, hasPictures, momentsAt, stretchOf } from './moments.ts'
 import type { PictureOptions } from './pictures.ts'
 import { picturesOf } from './pictures.ts'
-import { type Embed, relevance } from './relevance.ts'
+import { contentWords, type Embed, relevance } from './relevance.ts'
 import type { Sight } from './sight.ts'
 import { oneCall } from './usage.ts'
 import type { VectorEndpoint } from './vectorEndpoint.ts'
 import { cosine } from './vectors.ts'
+
+const byWords = 'pictures were matched by the words , colors and objects seen in them , not by how they look .'
 
 export interface SamplingOptions {
   secondsPerFrame: number
@@ -27,13 +29,13 @@ export interface FrameScores {
   scores: readonly { time: number; score: number; frame: SeenFrame | null }[]
   /** Seconds between them. */
   step: number
+  /** What is to be known of these scores; null: nothing. */
+  note: string | null
   usage: Usage
 }
 
 export interface FrameScorer {
   readonly name: string
-  /** What it cannot do; null: nothing. */
-  readonly caveat: string | null
   score(place: Place, query: string, signal: AbortSignal | undefined): Promise<Result<FrameScores>>
 }
 
@@ -44,7 +46,6 @@ export function wordScorer(
 ): FrameScorer {
   return {
     name: 'embedded',
-    caveat: 'pictures were matched by the words , colors and objects seen in them , not by how they look .',
     async score(place, query, signal) {
       const sampled = sample(place, sampling)
       if (!sampled.ok) return sampled
@@ -74,8 +75,11 @@ export function wordScorer(
         score: fit[index]!,
         frame: sights.get(moment)?.frame ?? null,
       }))
+      const wanted = contentWords(query)
+      const shared = known.some(({ text }) => contentWords(text).some((word) => wanted.includes(word)))
+      const note = shared ? byWords : `${byWords} none shares a word with the query .`
       const cached = seen.value.cached && visible.length > 0 ? 1 : 0
-      return { ok: true, value: { scores, step, usage: oneCall({ frames: visible.length, cached }) } }
+      return { ok: true, value: { scores, step, note, usage: oneCall({ frames: visible.length, cached }) } }
     },
   }
 }
@@ -87,7 +91,6 @@ export function vectorScorer(
 ): FrameScorer {
   return {
     name: `endpoint:${vectors.model}`,
-    caveat: null,
     async score(place, query, signal) {
       const sampled = sample(place, options)
       if (!sampled.ok) return sampled
@@ -105,7 +108,7 @@ export function vectorScorer(
         score: cosine(wanted!, seen[index]!),
         frame,
       }))
-      return { ok: true, value: { scores, step: sampled.value.step, usage: made.value.usage } }
+      return { ok: true, value: { scores, step: sampled.value.step, note: null, usage: made.value.usage } }
     },
   }
 }

@@ -7,11 +7,16 @@ import { openCaptionerEmbedded } from './captionerEmbedded.ts'
 import { openCaptionerEndpoint } from './captionerEndpoint.ts'
 import { openCaptionerStored } from './captionerStored.ts'
 import { openChatEndpoint } from './endpoint.ts'
+import { openFrameInspectionEmbedded } from './frameInspectionEmbedded.ts'
+import { openFrameInspectionEndpoint } from './frameInspectionEndpoint.ts'
 import { openFrameRetrieval } from './frameRetrieval.ts'
 import { vectorScorer, wordScorer } from './frameScores.ts'
+import { openObjectTracking } from './objectTracking.ts'
 import type { AgentsOptions, EndpointOptions } from './options.ts'
 import type { Perception } from './perception.ts'
 import type { Embed } from './relevance.ts'
+import { openSceneGraphEmbedded } from './sceneGraphEmbedded.ts'
+import { openSceneGraphEndpoint } from './sceneGraphEndpoint.ts'
 import { openSegmentScoringEmbedded } from './segmentScoringEmbedded.ts'
 import { openSegmentScoringEndpoint } from './segmentScoringEndpoint.ts'
 import { openSight } from './sight.ts'
@@ -19,7 +24,9 @@ import { openSubtitlesEmbedded } from './subtitlesEmbedded.ts'
 import { openSubtitlesEndpoint } from './subtitlesEndpoint.ts'
 import { openSummaryEmbedded } from './summaryEmbedded.ts'
 import { openSummaryEndpoint } from './summaryEndpoint.ts'
+import { openTemporalGrounding } from './temporalGrounding.ts'
 import { openVectorEndpoint, type VectorEndpoint } from './vectorEndpoint.ts'
+import { embeddedComparer, openVisualSimilarity, vectorComparer } from './visualSimilarity.ts'
 
 export interface FurtherParts {
   frames: FrameReader
@@ -35,7 +42,7 @@ export function openFurtherAgents(options: AgentsOptions, parts: FurtherParts): 
   const { frames, embed } = parts
   const sight = openSight(parts, options.sight)
   const endpoints = openEndpoints(parts.answers)
-  const opened: { [Kind in AgentKind]?: Result<FurtherAgents[Kind]> } = {
+  const opened: { [Kind in AgentKind]: Result<FurtherAgents[Kind]> } = {
     captioner:
       options.captioner.type === 'stored'
         ? { ok: true, value: openCaptionerStored(options.captioner) }
@@ -55,6 +62,27 @@ export function openFurtherAgents(options: AgentsOptions, parts: FurtherParts): 
       options.frameRetrieval,
       (own) => openFrameRetrieval(wordScorer(sight, embed, own)),
       (vectors, own) => openFrameRetrieval(vectorScorer(vectors, frames, own)),
+    ),
+    temporalGrounding: endpoints.vectors(
+      options.temporalGrounding,
+      (own) => openTemporalGrounding(wordScorer(sight, embed, own)),
+      (vectors, own) => openTemporalGrounding(vectorScorer(vectors, frames, own)),
+    ),
+    frameInspection: endpoints.chat(
+      options.frameInspection,
+      (own) => openFrameInspectionEmbedded(sight, own),
+      (behind, own) => openFrameInspectionEndpoint(behind, frames, own),
+    ),
+    sceneGraph: endpoints.chat(
+      options.sceneGraph,
+      () => openSceneGraphEmbedded(sight),
+      (behind, own) => openSceneGraphEndpoint(behind, frames, own),
+    ),
+    objectTracking: { ok: true, value: openObjectTracking(sight, options.objectTracking) },
+    visualSimilarity: endpoints.vectors(
+      options.visualSimilarity,
+      () => openVisualSimilarity(embeddedComparer(sight)),
+      (vectors, own) => openVisualSimilarity(vectorComparer(vectors, frames, own)),
     ),
   }
   const agents: Partial<FurtherAgents> = {}

@@ -78,3 +78,9 @@ export function describedAt({ clip: { source }, time }: Moment): string {
 export function seenFrame({ clip, time }: Moment, picture: SeenFrame['picture']): SeenFrame {
   return { clipId: clip.id, time, ...(picture === undefined ? {} : { picture }) }
 }
+
+/** At most `most` of them, evenly spread. */
+export function thinned(moments: readonly Moment[], most: number): readonly Moment[] {
+  if (moments.length <= most) return moments
+  return Array.from({ length: most }, (_, index) => moments[Math.floor(((index + 0.5) * moments.length) / most)]!)
+}

@@ -222,6 +222,65 @@ const frameMatching = z.discriminatedUnion('type', [
   z.object({ ...endpointFields, ...pictureFields, ...sampling }).strict(),
 ])
 
+const frameInspectionOptions = z.discriminatedUnion('type', [
+  z
+    .object({
+      type: z.literal('embedded'),
+      mostFrames: z
+        .number()
+        .int()
+        .positive()
+        .default(24)
+        .describe('Most pictures looked at per question, evenly spread.'),
+    })
+    .strict(),
+  z
+    .object({
+      ...endpointFields,
+      ...pictureFields,
+      mostFrames: z.number().int().positive().default(90).describe('Most pictures sent per question, evenly spread.'),
+    })
+    .strict(),
+])
+
+const sceneGraphOptions = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('embedded') }).strict(),
+  z.object({ ...endpointFields, ...pictureFields }).strict(),
+])
+
+const objectTrackingOptions = z
+  .object({
+    mostFrames: z
+      .number()
+      .int()
+      .positive()
+      .default(240)
+      .describe('Most pictures looked at for one request; longer places are looked at in wider steps.'),
+    minimumOverlap: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.3)
+      .describe('Least intersection over union of the boxes of one thing in neighbouring pictures.'),
+    longestGapSeconds: z
+      .number()
+      .nonnegative()
+      .default(2)
+      .describe('How long a thing may be out of sight and still be the same.'),
+    cutBelow: z
+      .number()
+      .min(0)
+      .max(1)
+      .default(0.8)
+      .describe('Neighbouring pictures less alike than this are of different shots: nothing goes on over a cut.'),
+  })
+  .strict()
+
+const visualSimilarityOptions = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('embedded') }).strict(),
+  z.object({ ...endpointFields, ...pictureFields }).strict(),
+])
+
 export const agentsOptions = z
   .object({
     grounding: groundingOptions
@@ -239,6 +298,21 @@ export const agentsOptions = z
     frameRetrieval: frameMatching
       .prefault({ type: 'embedded' })
       .describe('Which frames fit a description; behind an endpoint, a model that embeds pictures and words.'),
+    temporalGrounding: frameMatching
+      .prefault({ type: 'embedded' })
+      .describe('In which stretches something is seen; behind an endpoint, as frameRetrieval.'),
+    frameInspection: frameInspectionOptions
+      .prefault({ type: 'embedded' })
+      .describe('A question about pictures at given moments.'),
+    sceneGraph: sceneGraphOptions
+      .prefault({ type: 'embedded' })
+      .describe('Objects, boxes, attributes and relations in pictures at given moments.'),
+    objectTracking: objectTrackingOptions
+      .prefault({})
+      .describe('Things followed from picture to picture; embedded only.'),
+    visualSimilarity: visualSimilarityOptions
+      .prefault({ type: 'embedded' })
+      .describe('How alike places look; behind an endpoint, a model that embeds pictures.'),
     sight: sightOptions
       .prefault({})
       .describe('How the embedded bodies of the further agents look at a picture (agents.vision has its own).'),

@@ -17,6 +17,7 @@ export interface SeenText {
 export type PerceptionRequest =
   | { kind: 'text'; pictures: readonly Picture[]; minimumScore: number }
   | { kind: 'objects'; pictures: readonly Picture[]; threshold: number }
+  | { kind: 'appearance'; pictures: readonly Picture[] }
   | { kind: 'embed'; texts: readonly string[] }
   | { kind: 'close' }
 
@@ -24,6 +25,7 @@ export type PerceptionRequest =
 export interface Answers {
   text: readonly SeenText[]
   objects: readonly (readonly SeenObject[])[]
+  appearance: Float32Array
   embed: Float32Array
   close: null
 }
@@ -44,6 +46,8 @@ export interface Perception {
   readText(pictures: readonly Picture[], minimumScore: number): Promise<Answers['text']>
   /** Objects of each picture, the surest first. */
   findObjects(pictures: readonly Picture[], threshold: number): Promise<Answers['objects']>
+  /** What each picture looks like, pictures.length * `appearanceSize` values. */
+  seeAppearance(pictures: readonly Picture[]): Promise<Float32Array>
   /** Unit vectors, texts.length * 512 values. */
   embed(texts: readonly string[]): Promise<Float32Array>
   /** Finishes what has begun, refuses what waits, then stops the threads. */
@@ -76,6 +80,7 @@ export function openPerception({ threads, cacheDirectory }: PerceptionOptions): 
   return {
     readText: (pictures, minimumScore) => ask({ kind: 'text', pictures: pictures.map(bare), minimumScore }),
     findObjects: (pictures, threshold) => ask({ kind: 'objects', pictures: pictures.map(bare), threshold }),
+    seeAppearance: (pictures) => ask({ kind: 'appearance', pictures: pictures.map(bare) }),
     embed: (texts) => ask({ kind: 'embed', texts }),
     async close() {
       closed = true

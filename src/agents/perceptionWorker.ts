@@ -4,6 +4,7 @@
  */
 import { fileURLToPath } from 'node:url'
 import { parentPort, workerData } from 'node:worker_threads'
+import { appearanceSize, featuresNode, openAppearance } from './appearance.ts'
 import { dominantColour, panelColour } from './colours.ts'
 import { openDetector } from './detector.ts'
 import { reasonOf } from './failure.ts'
@@ -18,10 +19,11 @@ const { cacheDirectory } = workerData as WorkerData
 
 const textReader = once(openTextReader)
 const sentenceEncoder = once(() => openSentenceEncoder(cacheDirectory))
-const detector = once(async () => {
-  const weights = fileURLToPath(new URL('./weights/nanodet.json', import.meta.url))
-  return openDetector(await loadGraphModel(weights, { cacheDirectory }))
-})
+const weights = fileURLToPath(new URL('./weights/nanodet.json', import.meta.url))
+const appearance = once(async () =>
+  openAppearance(await loadGraphModel(weights, { outputs: [featuresNode], cacheDirectory })),
+)
+const detector = once(async () => openDetector(await loadGraphModel(weights, { cacheDirectory })))
 
 let queue: Promise<void> = Promise.resolve()
 let closing = false
@@ -60,6 +62,12 @@ async function answer(request: PerceptionRequest): Promise<Answers[keyof Answers
       const found = []
       for (const picture of request.pictures) found.push(await detect(picture, request.threshold))
       return found
+    }
+    case 'appearance': {
+      const see = await appearance()
+      const seen = new Float32Array(request.pictures.length * appearanceSize)
+      for (const [index, picture] of request.pictures.entries()) seen.set(await see(picture), index * appearanceSize)
+      return seen
     }
     case 'embed':
       return (await sentenceEncoder())(request.texts)

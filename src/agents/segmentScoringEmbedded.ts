@@ -5,7 +5,7 @@
  *   coverage   share of the question's content words that the segment has, rare ones weighing more (inverse document frequency)
  *   likeness   cosine of the question and the segment's closest sentence
  *
- *   4   coverage >= 0.5, and all content words of an option occur      3   coverage >= 0.5, or likeness >= 0.6
+ *   4   coverage >= 0.4, and all content words of an option occur      3   coverage >= 0.4, or likeness >= 0.6
  *   2   coverage >= 0.2, or an option occurs, or likeness >= 0.45      1   none of these
  */
 import type { Agent, Relevance, Result, SegmentScoringAnswer, SegmentScoringRequest } from '../types.ts'
@@ -70,17 +70,20 @@ export function openSegmentScoringEmbedded(
 
 /** The table above. */
 export function rate(coverage: number, likeness: number, option: boolean): Relevance {
-  if (coverage >= 0.5) return option ? 4 : 3
+  if (coverage >= 0.4) return option ? 4 : 3
   if (likeness >= 0.6) return 3
   return coverage >= 0.2 || option || likeness >= 0.45 ? 2 : 1
 }
 
-/** Share of the question's words that each text has; a word in `n` of the N texts weighs ln(1 + N / max(n, 1/2)). */
+/**
+ * Share of the question's words that each text has. A word that n of the N texts have weighs ln(1 + N / n); one that none has tells texts
+ * apart as little as it speaks for any: half of what a word of one text weighs.
+ */
 export function coverage(question: string, texts: readonly string[]): number[] {
   const known = texts.map((text) => new Set(contentWords(text)))
   const words = [...new Set(contentWords(question))].map((word) => {
     const having = known.filter((some) => some.has(word)).length
-    return { word, weight: Math.log(1 + texts.length / Math.max(having, 0.5)) }
+    return { word, weight: having === 0 ? Math.log(1 + texts.length) / 2 : Math.log(1 + texts.length / having) }
   })
   const whole = words.reduce((sum, { weight }) => sum + weight, 0)
   return known.map((some) =>

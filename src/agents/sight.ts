@@ -1,5 +1,5 @@
 /**
- * What the embedded nets see at single moments: written words, colours, and objects with their places. Each picture is kept by content,
+ * What the embedded nets see at single moments: written words, colours, objects, with their places, and what it all looks like. Each picture is kept by content,
  * so that agents that look at the same moment see it once. Puts nothing into words.
  */
 import PQueue from 'p-queue'
@@ -10,7 +10,6 @@ import { type ColourName, colourWithin } from './colours.ts'
 import type { Moment } from './moments.ts'
 import { seenFrame } from './moments.ts'
 import type { Perception } from './perception.ts'
-import type { FrameText } from './sentences.ts'
 
 export interface SightOptions {
   /** Pictures wider than this are scaled down to it. */
@@ -32,15 +31,37 @@ export interface Sighted {
   moment: Moment
   frame: SeenFrame
   /** null where nobody looked for it. */
-  text: FrameText | null
+  text: SightedText | null
   objects: readonly SightedObject[] | null
+  /** See `appearance.ts`. */
+  appearance: Float32Array | null
+}
+
+export interface SightedText {
+  lines: readonly SightedLine[]
+  /** The dominant colour of the whole picture. */
+  colour: ColourName
+}
+
+export interface SightedLine {
+  text: string
+  score: number
+  panel: ColourName
+  /** Shares of the picture. */
+  box: Share
+}
+
+export interface Wanted {
+  text?: boolean
+  objects?: boolean
+  appearance?: boolean
 }
 
 export interface Sight {
   /** In the order of the moments, all of clips with pictures. `cached`: nothing had to be seen anew. */
   see(
     moments: readonly Moment[],
-    wanted: { text: boolean; objects: boolean },
+    wanted: Wanted,
     signal: AbortSignal | undefined,
   ): Promise<Result<{ sights: Sighted[]; cached: boolean }>>
 }
@@ -63,15 +84,15 @@ export function openSight({ frames, perception, threads, percepts }: SightParts,
   const chunks = new PQueue({ concurrency: threads + 1 })
 
   function percept<T>(
-    net: 'text' | 'objects',
-    settings: number,
+    net: 'text' | 'objects' | 'appearance',
+    settings: number | null,
     located: Located,
     read: () => Promise<Result<Frame>>,
     signal: AbortSignal | undefined,
     see: (frame: Frame) => Promise<T>,
   ): Promise<Result<{ value: T; cached: boolean }>> {
     return percepts.answer<T>({
-      content: ['glance', net, version, settings, located.picture.hash],
+      content: ['sight', net, version, settings, located.picture.hash],
       boundary: 'agent',
       what: `looking at ${located.moment.at.toFixed(1)} s of clip ${located.moment.clip.id}`,
       signal,
@@ -82,34 +103,45 @@ export function openSight({ frames, perception, threads, percepts }: SightParts,
     })
   }
 
+  async function readText(frame: Frame): Promise<SightedText> {
+    const [seen] = await perception.readText([frame], minimumTextScore)
+    const lines = seen!.lines.map(({ text, score, panel, box }) => ({
+      text,
+      score: round(score),
+      panel,
+      box: shares(box, frame),
+    }))
+    return { lines, colour: seen!.colour }
+  }
+
+  async function findObjects(frame: Frame): Promise<SightedObject[]> {
+    const [seen] = await perception.findObjects([frame], objectThreshold)
+    return seen!.map(({ label, score, box }) => ({
+      label,
+      score: round(score),
+      box: shares(box, frame),
+      colour: colourWithin(frame, box),
+    }))
+  }
+
   async function seeOne(
     located: Located,
-    wanted: { text: boolean; objects: boolean },
+    wanted: Wanted,
     read: () => Promise<Result<Frame>>,
     signal: AbortSignal | undefined,
   ): Promise<Result<{ sighted: Sighted; cached: boolean }>> {
-    const [text, objects] = await Promise.all([
-      wanted.text
-        ? percept<FrameText>('text', minimumTextScore, located, read, signal, async (frame) => {
-            const [seen] = await perception.readText([frame], minimumTextScore)
-            const lines = seen!.lines.map(({ text, score, panel }) => ({ text, score: round(score), panel }))
-            return { lines, colour: seen!.colour }
-          })
-        : null,
-      wanted.objects
-        ? percept<SightedObject[]>('objects', objectThreshold, located, read, signal, async (frame) => {
-            const [seen] = await perception.findObjects([frame], objectThreshold)
-            return seen!.map(({ label, score, box }) => ({
-              label,
-              score: round(score),
-              box: shares(box, frame),
-              colour: colourWithin(frame, box),
-            }))
-          })
+    const [text, objects, appearance] = await Promise.all([
+      wanted.text ? percept('text', minimumTextScore, located, read, signal, (frame) => readText(frame)) : null,
+      wanted.objects ? percept('objects', objectThreshold, located, read, signal, (frame) => findObjects(frame)) : null,
+      wanted.appearance
+        ? percept('appearance', null, located, read, signal, async (frame) =>
+            packed(await perception.seeAppearance([frame])),
+          )
         : null,
     ])
     if (text && !text.ok) return text
     if (objects && !objects.ok) return objects
+    if (appearance && !appearance.ok) return appearance
     const { moment, picture } = located
     return {
       ok: true,
@@ -119,8 +151,9 @@ export function openSight({ frames, perception, threads, percepts }: SightParts,
           frame: seenFrame(moment, picture),
           text: text?.value.value ?? null,
           objects: objects?.value.value ?? null,
+          appearance: appearance ? unpacked(appearance.value.value) : null,
         },
-        cached: text?.value.cached !== false && objects?.value.cached !== false,
+        cached: [text, objects, appearance].every((one) => one?.value.cached !== false),
       },
     }
   }
@@ -203,6 +236,15 @@ async function locate(frames: FrameReader, chunk: readonly Moment[], width: numb
   return pictures.ok
     ? { ok: true, value: pictures.value.map((picture, index) => ({ moment: chunk[index]!, picture })) }
     : pictures
+}
+
+/** Little-endian 32-bit floats, base64: what a cache of JSON can keep. */
+function packed(vector: Float32Array): string {
+  return Buffer.from(vector.buffer, vector.byteOffset, vector.byteLength).toString('base64')
+}
+
+function unpacked(text: string): Float32Array {
+  return new Float32Array(Uint8Array.from(Buffer.from(text, 'base64')).buffer)
 }
 
 function shares(box: { left: number; top: number; right: number; bottom: number }, { width, height }: Frame): Share {
