@@ -69,8 +69,7 @@ export async function answer(
     reply.raw.on('close', () => {
       if (!reply.raw.writableEnded) metrics.left.inc()
     })
-    const version = versionOf(model)
-    const streaming = request.stream ? new StreamedAnswer(head, reply, version, prompts) : null
+    let streaming: StreamedAnswer | null = null
     let hasToken = false
     const choices = generateChoices(request, prompts, {
       policy,
@@ -84,6 +83,8 @@ export async function answer(
         streaming?.push(index, token)
       },
     })
+    // what is refused is refused before a stream has begun
+    if (request.stream) streaming = new StreamedAnswer(head, reply, versionOf(model), prompts)
     // one failure fails the request: stop the samples that still run
     for (const choice of choices) choice.catch((error) => abort.abort(error))
     const finished = (all: readonly Choice[]) => {

@@ -52,6 +52,8 @@ export interface SampleSettings {
 
 /** Samples of one prompt that enter the queue together, and so share its prefill. */
 const TOGETHER = 16
+/** Texts have a fifteenth of that for each token; only runs of white space and unknown words have more. */
+const TOKEN_CHARACTERS = 64
 
 /** Fails with 400 when the policy cannot do what is asked, or a prompt and its answer do not fit into the context. */
 export function renderPrompts(request: ServeRequest, policy: Policy): RenderedPrompt[] {
@@ -71,6 +73,7 @@ export function renderPrompts(request: ServeRequest, policy: Policy): RenderedPr
       if (prompt.kind === 'messages') return { prompt, ids: null }
       throw refused('prompt', `the policy ${policy.name} takes messages only; use /v1/chat/completions`)
     }
+    checkLength(prompt, policy)
     const ids = promptIds(prompt, policy)
     if (prompt.kind === 'ids') checkIds('prompt', ids, policy)
     checkRoom(request, prompt, ids.length, policy)
@@ -78,10 +81,28 @@ export function renderPrompts(request: ServeRequest, policy: Policy): RenderedPr
   })
 }
 
-function checkIds(param: string, ids: readonly number[], { name, vocabularySize }: Policy): void {
+/** Fails with 400 when the policy has no such token. */
+export function checkIds(param: string, ids: readonly number[], { name, vocabularySize }: Policy): void {
   const unknown = ids.find((id) => vocabularySize !== undefined && id >= vocabularySize)
   if (unknown !== undefined)
     throw refused(param, `token id ${unknown}, expected 0 to ${(vocabularySize ?? 0) - 1}, which ${name} has`)
+}
+
+/**
+ * Fails with 400 when a text is so long that no context holds it: to tokenise a body of the largest size would keep everybody waiting for
+ * many seconds.
+ */
+export function checkLength(prompt: Prompt, { contextLength }: Pick<Policy, 'contextLength'>): void {
+  if (prompt.kind === 'ids' || contextLength === null) return
+  const texts = prompt.kind === 'text' ? [prompt.text] : prompt.messages.map(({ content }) => content)
+  const characters = texts.reduce((sum, text) => sum + text.length, 0)
+  if (characters <= contextLength * TOKEN_CHARACTERS && texts.length <= contextLength) return
+  const what = `${characters} characters${prompt.kind === 'text' ? '' : ` in ${texts.length} messages`}`
+  throw new ApiError(
+    400,
+    `This model's maximum context length is ${contextLength} tokens, which ${what} do not fit into. Shorten the prompt.`,
+    { param: paramOf(prompt), code: 'context_length_exceeded' },
+  )
 }
 
 /** Ids of a prompt. Fails with 400 naming messages or tools when the chat template refuses them. */

@@ -314,6 +314,10 @@ function promptSettings(
       throw refused('continue_final_message', 'cannot be asked for together with add_generation_prompt')
     if (last?.role !== 'assistant') throw refused('continue_final_message', 'needs an assistant message at the end')
   }
+  const taken = ['messages', 'tools', 'add_generation_prompt'].find((name) =>
+    Object.hasOwn(chat_template_kwargs ?? {}, name),
+  )
+  if (taken !== undefined) throw refused(`chat_template_kwargs.${taken}`, 'is a parameter of its own; give it beside')
   return {
     opening: continue_final_message ? 'final message' : add_generation_prompt === false ? 'none' : 'new message',
     ...(tools?.length ? { tools } : {}),

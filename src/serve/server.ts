@@ -11,7 +11,7 @@ import type { Policy, Result } from '../types.ts'
 import { answer, type Shared } from './answer.ts'
 import type { Capture } from './capture.ts'
 import { ApiError } from './errors.ts'
-import { promptIds } from './generate.ts'
+import { checkIds, checkLength, promptIds } from './generate.ts'
 import { closed, createHttpServer } from './http.ts'
 import type { Keys } from './keys.ts'
 import { createMetrics, type Metrics } from './metrics.ts'
@@ -74,6 +74,7 @@ export function createServer(
   server.post('/v1/load_lora_adapter', async (request) => {
     const { lora_name: name, lora_path: folder } = parse(loadRequest, request.body)
     const load = adapterLoader()
+    if (/@\d+$/.test(name)) throw refused('lora_name', 'names that end in @ and a number are those of versions')
     if (models.has(name))
       throw refused(
         'lora_name',
@@ -116,7 +117,8 @@ export function createServer(
 
 const loadRequest = z
   .object({
-    lora_name: z.string().min(1),
+    // answers tell it in a header
+    lora_name: z.string().regex(/^[\x21-\x7e]{1,200}$/, 'expected up to 200 printable characters without spaces'),
     lora_path: z.string().min(1),
     load_inplace: neutral(false),
     is_3d_lora_weight: neutral(false),
@@ -143,6 +145,7 @@ function modelCard({ name, model }: { name: string; model: ServedModel }) {
 function tokenize(models: ModelRegistry, body: unknown) {
   const { model, content, return_token_strs } = parseTokenizeRequest(body)
   return withPolicy(models, model, (policy) => {
+    checkLength(content, policy)
     const tokens = promptIds(content, policy)
     return {
       count: tokens.length,
@@ -156,9 +159,10 @@ function tokenize(models: ModelRegistry, body: unknown) {
 /** vLLM's `/detokenize`. */
 function detokenize(models: ModelRegistry, body: unknown) {
   const { model, tokens } = parseDetokenizeRequest(body)
-  return withPolicy(models, model, ({ name, tokenizer }) => {
-    if (!tokenizer) throw refused('model', `the policy ${name} has no tokenizer`)
-    return { prompt: tokenizer.decode(tokens) }
+  return withPolicy(models, model, (policy) => {
+    if (!policy.tokenizer) throw refused('model', `the policy ${policy.name} has no tokenizer`)
+    checkIds('tokens', tokens, policy)
+    return { prompt: policy.tokenizer.decode(tokens) }
   })
 }
 

@@ -388,6 +388,8 @@ describe('what cannot be done is a 400 that names it', () => {
     ['tool_choice', { tool_choice: 'required' }],
     ['chat_template', { chat_template: '{{ messages }}' }],
     ['add_special_tokens', { add_special_tokens: true }],
+    ['chat_template_kwargs.messages', { chat_template_kwargs: { messages: [] } }],
+    ['chat_template_kwargs.add_generation_prompt', { chat_template_kwargs: { add_generation_prompt: false } }],
     ['continue_final_message', { continue_final_message: true }],
     ['seed', { seed: 1.5 }],
     ['n', { n: 0 }],
@@ -410,5 +412,32 @@ describe('what cannot be done is a 400 that names it', () => {
     const reply = await server.post('/v1/completions', { model: 'tiny', prompt: 'hi', ...body })
     expect(reply.status).toBe(400)
     expect((reply.body as unknown as { error: { param: string } }).error.param).toMatch(new RegExp(`^${param}`))
+  })
+
+  test('before a stream has begun', async () => {
+    const format = { response_format: { type: 'regex', regex: '(' } }
+    const reply = await server.post('/v1/chat/completions', { ...hello, ...format, stream: true })
+    expect(reply).toMatchObject({ status: 400, body: { error: { param: 'response_format' } } })
+  })
+
+  test('ids that are no tokens, to be detokenized', async () => {
+    const reply = await server.post('/detokenize', { tokens: [1, 347] })
+    expect(reply).toMatchObject({ status: 400, body: { error: { param: 'tokens' } } })
+  })
+
+  test('a text that no context holds, without its being tokenised', async () => {
+    const long = 'x'.repeat(64 * 1024 + 1)
+    const error = { code: 'context_length_exceeded', message: expect.stringContaining('1024 tokens, which 65537 char') }
+    for (const [path, body] of [
+      ['/v1/completions', { model: 'tiny', prompt: long }],
+      ['/v1/chat/completions', { model: 'tiny', messages: [{ role: 'user', content: long }] }],
+      ['/tokenize', { prompt: long }],
+    ] as const)
+      expect(await server.post(path, body)).toMatchObject({ status: 400, body: { error } })
+    const many = { model: 'tiny', messages: Array(1025).fill({ role: 'user', content: '' }) }
+    expect(await server.post('/v1/chat/completions', many)).toMatchObject({
+      status: 400,
+      body: { error: { param: 'messages', message: expect.stringContaining('0 characters in 1025 messages') } },
+    })
   })
 })

@@ -244,10 +244,12 @@ test("adapters load and unload as vLLM's do, beside their base, and sample what 
     }
     expect(first!.ids).not.toEqual(second!.ids)
 
-    // a name that is taken, a base's name, a folder that is none, a parameter that is not known
+    // a name that is taken, a base's, a version's, one that no header can tell, a folder that is none, a parameter that is not known
     for (const [reply, param] of [
       [await load('one', two.path), 'lora_name'],
       [await load('tiny', two.path), 'lora_name'],
+      [await load('tiny@7', two.path), 'lora_name'],
+      [await load('\u043a\u043b\u044e\u0447', two.path), 'lora_name'],
       [await load('three', join(folder, 'nowhere')), 'lora_path'],
       [await load('three', two.path, { load_inplace: true }), 'load_inplace'],
     ] as const)
