@@ -211,6 +211,7 @@ async function runCells(
         seed: cell.config.seed,
         signal,
         onGroup: (done) => progress.to(before + done),
+        goOn: 'run the same command again to go on',
         warn: (text) => progress.line(text),
       })
       if (!ran.ok) return ran

@@ -5,7 +5,7 @@
 import { loadEvaluationConfig, type RunConfig } from './config.ts'
 import { datasetOptions } from './dataset/options.ts'
 import { goldFor, mostTurns, openRun } from './open.ts'
-import { whilePolicyAnswers } from './outages.ts'
+import { whileAllAnswer } from './outages.ts'
 import { policyOptions } from './policy/options.ts'
 import type { Progress } from './progress.ts'
 import { type Outcome, outcomeOf, traceOf } from './report/outcome.ts'
@@ -60,7 +60,7 @@ export async function evaluateCheckpoint(options: EvaluateOptions): Promise<Resu
       runSeed: config.seed,
       signal,
     })
-    for await (const group of whilePolicyAnswers(streamed, (text) => progress.line(text))) {
+    for await (const group of whileAllAnswer(streamed, (text) => progress.line(text))) {
       if (signal.aborted) break
       if (!group.ok) return group
       const { task, trajectories } = group.value

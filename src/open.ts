@@ -3,7 +3,7 @@
  * training, rollouts and evaluation differ in nothing else. Runs no system.
  */
 import { type MarkedBox, type MarkedBoxes, type OpenAgents, openAgents } from './agents/index.ts'
-import { cast, unmetNeeds } from './casting.ts'
+import { cast, unmetCache, unmetNeeds } from './casting.ts'
 import { type Checkpoint, loadCheckpoint, loadTokenizerFiles } from './checkpoint/checkpoint.ts'
 import type { RunConfig } from './config.ts'
 import { openBoxes } from './dataset/boxes.ts'
@@ -97,15 +97,15 @@ export interface OpenAround {
   close(): Promise<void>
 }
 
-/** Fails when an agent is lacking that the system asks. */
+/** Fails when an agent is lacking that the system asks, or the file of first clips that it begins with. */
 export async function openAround(
   system: System,
-  config: Pick<RunConfig, 'agents' | 'roles' | 'engine' | 'seed'>,
+  config: Pick<RunConfig, 'agents' | 'roles' | 'engine' | 'seed' | 'system'>,
   dataset: Dataset,
 ): Promise<Result<OpenAround>> {
   const agents = await openHelpers(config, dataset)
   if (!agents.ok) return agents
-  const unmet = unmetNeeds(system, agents.value)
+  const unmet = unmetNeeds(system, agents.value) ?? unmetCache(config.system, agents.value)
   const roles = unmet === null ? await openRoles(config) : { ok: false as const, failure: unmet }
   if (!roles.ok) {
     await agents.value.close()

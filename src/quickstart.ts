@@ -163,6 +163,7 @@ async function heldOutRuns(
       seed: config.seed,
       signal,
       onGroup: (done) => progress.to(i * tasks.length + done),
+      goOn: 'run the same command again to go on',
       warn: (text) => progress.line(text),
     })
     if (!stored.ok) return stored

@@ -8,7 +8,7 @@ import type { Dataset } from './dataset/index.ts'
 import { Dice } from './dataset/miniature/story.ts'
 import { policyContent, questionsContent, samplingHash } from './identity.ts'
 import { goldFor, openRun } from './open.ts'
-import { whilePolicyAnswers } from './outages.ts'
+import { whileAllAnswer } from './outages.ts'
 import type { Progress } from './progress.ts'
 import { readOutcomes } from './report/read.ts'
 import { measure } from './report/summarize.ts'
@@ -35,6 +35,8 @@ export interface StoredRollouts {
   signal: AbortSignal
   /** Called with the number of groups done, those that were stored before included. */
   onGroup?: (done: number) => void
+  /** What to do where a run stops early, such as `continue with --resume`. */
+  goOn: string
   /** Called with what a person should know meanwhile, such as an endpoint that cannot be reached. */
   warn: (text: string) => void
 }
@@ -73,6 +75,7 @@ export async function generateRollouts(
       seed: config.seed,
       signal,
       onGroup: (done) => progress.to(done),
+      goOn: 'continue with --resume',
       warn: (text) => progress.line(text),
     })
     if (!stored.ok) return stored
@@ -88,7 +91,7 @@ export async function generateRollouts(
 
 /**
  * Runs the tasks that the store in `directory` does not have yet. Ends the store only when all are done; stops early when the user
- * asks for it or when the policy is down.
+ * asks for it or when the policy or an agent is down.
  */
 export async function rolloutsInto(directory: string, resume: boolean, run: StoredRollouts): Promise<Result<void>> {
   const opened = await openStore(directory, { resume })
@@ -111,10 +114,10 @@ async function fillStore(store: Store, directory: string, run: StoredRollouts): 
   const step = 0
   const missing = run.tasks.filter((task) => !store.groupIds.has(`${step}/${task.question.qid}`))
   let done = run.tasks.length - missing.length
-  const soFar = () => `${done} of ${run.tasks.length} groups are stored in ${directory}; continue with --resume`
+  const soFar = () => `${done} of ${run.tasks.length} groups are stored in ${directory}; ${run.goOn}`
   run.onGroup?.(done)
   const groups = rolloutStream(missing, { ...run, step, runSeed: run.seed, order: 'completion' })
-  for await (const group of whilePolicyAnswers(groups, run.warn)) {
+  for await (const group of whileAllAnswer(groups, run.warn)) {
     if (!group.ok) return { ok: false, failure: { ...group.failure, message: `${group.failure.message}; ${soFar()}` } }
     // what the user cut short is run again on resume; what was done by then is kept
     if (group.value.trajectories.some(({ stopReason }) => stopReason === 'cancelled')) continue

@@ -101,6 +101,7 @@ export async function openValidation(
           reward: config.reward,
           seed: config.seed,
           signal,
+          goOn: 'continue with --resume',
           warn: (text) => progress.line(text),
         })
         if (!stored.ok) return stored

@@ -8,7 +8,15 @@ import type { Progress } from '../src/progress.ts'
 import { silentProgress } from '../src/progress.ts'
 import { generateRollouts } from '../src/rollouts.ts'
 import { readTrajectories } from '../src/trajectory/read.ts'
-import { type ChatServer, hangs, type ScriptedReply, says, startChatServer, status } from './agents/server.ts'
+import {
+  type ChatServer,
+  hangs,
+  type ReceivedBody,
+  type ScriptedReply,
+  says,
+  startChatServer,
+  status,
+} from './agents/server.ts'
 import { showrunner, start } from './commandLine.ts'
 import { row } from './dataset/folder.ts'
 
@@ -126,6 +134,41 @@ test('an agent that fails is told while the run goes on', async () => {
   const measured = await run(config, false, { ...silentProgress, line: (text) => lines.push(text) })
   expect(measured).toMatchObject({ ok: true, value: { n: 6, accuracy: 1, failures: 0 } })
   expect(lines).toEqual([expect.stringMatching(/^warning: .*\(g\).*500/)])
+})
+
+test('an agent that goes down stops the run, though some questions do without it; a resumed run asks the rest', async () => {
+  const asksAgent = ({ model }: ReceivedBody) => model === 'g'
+  let agent = says('<clip>seg01_clip_00</clip>')
+  let questions = 0
+  // every other question is answered without a clip
+  const master: ScriptedReply = (...args) =>
+    says(args[1].messages.length > 1 || questions++ % 2 === 1 ? '<answer>a1</answer>' : '<request_grounding/>')(...args)
+  server.script((...args) => (asksAgent(args[1]) ? agent : master)(...args))
+  const grounding = { type: 'endpoint', baseUrl: server.baseUrl, model: 'g', retries: 0 }
+  const config = configuration({ agents: { grounding, vision: { type: 'descriptions' }, cacheDirectory: null } })
+  agent = status(500, { 'retry-after': '0' })
+  const stopped = await run(config)
+  expect(stopped).toMatchObject({ ok: false, failure: { boundary: 'grounding', kind: 'server_error' } })
+  expect(await storedIds()).toEqual(['0/1/0', '0/3/0'])
+
+  agent = says('<clip>seg01_clip_00</clip>')
+  expect(await run(config, true)).toMatchObject({ ok: true, value: { n: 6, failures: 0, accuracy: 1 } })
+})
+
+test('the last questions before a server is gone are asked again as well', async () => {
+  server.script(answer, answer, answer, answer, (response) => response.destroy())
+  const stopped = await run(configuration())
+  expect(stopped).toMatchObject({ ok: false, failure: { boundary: 'policy', kind: 'unreachable' } })
+  expect(await storedIds()).toEqual(all.slice(0, 4))
+})
+
+test('a system that begins with a clip from a file is refused without one, before anything runs', async () => {
+  server.script(answer)
+  const refused = await run(configuration({ system: { initialGrounding: 'cache' } }))
+  expect(refused).toMatchObject({ ok: false, failure: { boundary: 'config', kind: 'bad_request' } })
+  expect(!refused.ok && refused.failure.message).toContain('agents.groundingCache')
+  expect(server.received).toHaveLength(0)
+  expect(existsSync('rollouts/run')).toBe(false)
 })
 
 test('a configuration that would give other trajectories cannot continue a run; one with more patience can', async () => {
