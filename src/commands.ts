@@ -399,8 +399,8 @@ export const commands: Command[] = [
       if (!served.ok) return served
       progress.line(`Serving ${served.value.model} at ${served.value.url}/v1 (Ctrl-C stops)`)
       await untilAborted(signal, progress)
-      await served.value.close()
-      return served
+      const closed = await served.value.close()
+      return closed.ok ? served : closed
     },
   },
   {

@@ -7,10 +7,11 @@
  * journal (journal.ts), from which a killed server goes on. Samples nothing.
  */
 import { createHash, randomUUID } from 'node:crypto'
+import { mkdir } from 'node:fs/promises'
 import type { IncomingHttpHeaders } from 'node:http'
 import { failureOf } from '../trajectory/failure.ts'
 import { openStore, type Store } from '../trajectory/store.ts'
-import type { ChatMessage, Failure, Result, ScoredTrajectory } from '../types.ts'
+import type { ChatMessage, Failure, FailureKind, Result, ScoredTrajectory } from '../types.ts'
 import {
   addCall,
   beginConversation,
@@ -20,6 +21,7 @@ import {
   trajectoryOf,
 } from './conversation.ts'
 import { ApiError } from './errors.ts'
+import { ownFolder } from './exclusive.ts'
 import { Journal, type JournalEntry, type SessionName } from './journal.ts'
 import type { ServeOptions } from './options.ts'
 
@@ -61,33 +63,63 @@ const LARGEST_GROUP = 4096
 /** How often silent sessions are looked for, at most. */
 const SWEEP_SECONDS = 10
 
-/** The store behind `--capture`, begun or continued; null without that option. `close` stores what is left. */
+export interface OpenCapture {
+  capture: Capture
+  /** Stores what is left. What cannot be stored stays in the journal, and the failure says so. */
+  close(): Promise<Result<void>>
+}
+
+/** The store behind `--capture`, begun or continued; null without that option. */
 export async function openCapture(
   options: Pick<ServeOptions, 'capture' | 'sessionSeconds'>,
-): Promise<Result<{ capture: Capture; close(): Promise<void> } | null>> {
+): Promise<Result<OpenCapture | null>> {
   const { capture: directory, sessionSeconds } = options
   if (directory === null) return { ok: true, value: null }
+  try {
+    await mkdir(directory, { recursive: true })
+    const letGo = await ownFolder(directory)
+    if (letGo === null)
+      return failed(
+        'bad_request',
+        `${directory}: another server captures into it; end that one, or name another folder`,
+      )
+    const opened = await openIn(directory, sessionSeconds, letGo)
+    if (!opened.ok) await letGo()
+    return opened
+  } catch (error) {
+    return { ok: false, failure: failureOf(error, `opening the folder ${directory}`) }
+  }
+}
+
+async function openIn(
+  directory: string,
+  sessionSeconds: number,
+  letGo: () => Promise<void>,
+): Promise<Result<OpenCapture>> {
   const opened = await openStore(directory, { resume: true })
   if (!opened.ok) return opened
   const store = opened.value
   try {
     const capture = new Capture(store, new Journal(directory), sessionSeconds)
     await capture.resume()
-    return {
-      ok: true,
-      value: {
-        capture,
-        async close() {
-          await capture.close()
-          const closed = await store.close()
-          if (!closed.ok) throw new Error(closed.failure.message)
-        },
-      },
+    const close = async (): Promise<Result<void>> => {
+      const lost = await capture.close()
+      if (lost === null) return store.close()
+      await store.release()
+      return failed(
+        lost.kind,
+        `${lost.message} What is not stored stays in ${directory}/open-sessions, and the next server goes on from it.`,
+      )
     }
+    return { ok: true, value: { capture, close: () => close().finally(letGo) } }
   } catch (error) {
     await store.release()
     return { ok: false, failure: failureOf(error, `opening the sessions in ${directory}`) }
   }
+}
+
+function failed(kind: FailureKind, message: string): { ok: false; failure: Failure } {
+  return { ok: false, failure: { boundary: 'serve', kind, message } }
 }
 
 export class Capture {
@@ -112,6 +144,7 @@ export class Capture {
     const name = nameOf(headers)
     if (name === null) return null
     this.checkStorable()
+    this.checkGroup(name)
     return {
       continuation: (messages) => continuationOf(this.sessions.get(name.key)?.conversation, messages),
       record: (call) => this.record(name, call),
@@ -137,7 +170,8 @@ export class Capture {
     for (const { file, entries } of this.journal.read()) {
       const [begun] = entries
       const stored = entries.some((entry) => entry.kind === 'storing' && this.store.groupIds.has(entry.groupId))
-      if (begun?.kind !== 'begun' || stored) {
+      const hasCalls = entries.some((entry) => entry.kind === 'called')
+      if (begun?.kind !== 'begun' || !hasCalls || stored) {
         this.journal.remove(file)
         continue
       }
@@ -162,12 +196,19 @@ export class Capture {
     return { sessions: this.sessions.size, groups: this.groups.size }
   }
 
-  /** Closes what is open, without rewards, and stores what is left. Does not close the store. */
-  async close(): Promise<void> {
+  /** Closes what is open, without rewards, and stores what is left; returns why something could not be stored. Does not close the store. */
+  async close(): Promise<Failure | null> {
     clearInterval(this.sweeping)
-    for (const session of [...this.sessions.values()]) await this.finish(session, null, false)
-    for (const [key, group] of [...this.groups]) await this.storeGroup(key, group)
-    this.journal.close()
+    // a session whose reward may still come is not closed without one because the disk was full
+    if (this.lost !== null) return this.lost
+    try {
+      for (const session of [...this.sessions.values()]) await this.finish(session, null, false)
+      for (const [key, group] of [...this.groups]) await this.storeGroup(key, group)
+      this.journal.close()
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error
+    }
+    return this.lost
   }
 
   /** A session exists from its first recorded call on. */
@@ -175,8 +216,8 @@ export class Capture {
     const at = Date.now()
     const known = this.sessions.get(name.key)
     const session = known ?? { name, conversation: beginConversation(at), file: `${randomUUID()}.jsonl` }
-    if (known === undefined) this.write(session, { kind: 'begun', name, at })
-    this.write(session, { kind: 'called', call, at })
+    const begun: JournalEntry[] = known === undefined ? [{ kind: 'begun', name, at }] : []
+    this.write(session, ...begun, { kind: 'called', call, at })
     this.sessions.set(name.key, session)
     addCall(session.conversation, call)
     session.conversation.heard = at
@@ -250,9 +291,9 @@ export class Capture {
     }
   }
 
-  private write({ file }: OpenSession, entry: JournalEntry): void {
+  private write({ file }: OpenSession, ...entries: readonly JournalEntry[]): void {
     try {
-      this.journal.append(file, entry)
+      this.journal.append(file, ...entries)
     } catch (error) {
       throw this.loseWith(failureOf(error, 'writing down a captured session'))
     }
@@ -261,6 +302,20 @@ export class Capture {
   private loseWith(failure: Failure): ApiError {
     this.lost ??= failure
     return new ApiError(500, failure.message, { code: failure.kind })
+  }
+
+  /** Fails with 400 when a session names another group than it began with, or a group's members differ in its size. */
+  private checkGroup({ key, groupKey, groupSize }: SessionName): void {
+    if (groupKey === null) return
+    const began = this.sessions.get(key)?.name
+    if (began !== undefined && began.groupKey !== groupKey)
+      throw badHeader(
+        'X-Group-ID',
+        `the session began in ${began.group === null ? 'no group' : `the group ${began.group}`}`,
+      )
+    const members = [...this.sessions.values()].filter(({ name }) => name.groupKey === groupKey)
+    const size = this.groups.get(groupKey)?.size ?? members[0]?.name.groupSize ?? groupSize
+    if (size !== groupSize) throw badHeader('X-Group-Size', `others of the group say ${size}, got ${groupSize}`)
   }
 
   private checkStorable(): void {

@@ -3,7 +3,16 @@
  * JSON line for each call, written before the client gets its answer. A server that was killed goes on from them. A power cut may take the
  * last lines, as they are not flushed. Knows nothing of what sessions become.
  */
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, truncateSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  truncateSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { StoreError } from '../trajectory/failure.ts'
 import type { CapturedCall } from './conversation.ts'
@@ -34,8 +43,17 @@ export class Journal {
     mkdirSync(this.directory, { recursive: true })
   }
 
-  append(file: string, entry: JournalEntry): void {
-    appendFileSync(join(this.directory, file), `${JSON.stringify(entry)}\n`, { mode: 0o600 })
+  /** With one write. */
+  append(file: string, ...entries: readonly JournalEntry[]): void {
+    const path = join(this.directory, file)
+    const lines = entries.map((entry) => `${JSON.stringify(entry)}\n`)
+    try {
+      appendFileSync(path, lines.join(''), { mode: 0o600 })
+    } catch (error) {
+      // on a full disk half a line may be there, and room again for the next
+      if (existsSync(path)) wholeLines(path)
+      throw error
+    }
   }
 
   remove(file: string): void {
@@ -48,11 +66,7 @@ export class Journal {
       .filter((file) => file.endsWith('.jsonl'))
       .map((file) => {
         const path = join(this.directory, file)
-        const bytes = readFileSync(path)
-        const whole = bytes.subarray(0, bytes.lastIndexOf('\n') + 1)
-        if (whole.length < bytes.length) truncateSync(path, whole.length)
-        const lines = whole.toString().split('\n').filter(Boolean)
-        return { file, entries: lines.map((line) => entryOf(line, path)) }
+        return { file, entries: wholeLines(path).map((line) => entryOf(line, path)) }
       })
   }
 
@@ -60,6 +74,14 @@ export class Journal {
   close(): void {
     if (readdirSync(this.directory).length === 0) rmdirSync(this.directory)
   }
+}
+
+/** Cuts off a last line that was not written to its end. */
+function wholeLines(path: string): string[] {
+  const bytes = readFileSync(path)
+  const whole = bytes.subarray(0, bytes.lastIndexOf('\n') + 1)
+  if (whole.length < bytes.length) truncateSync(path, whole.length)
+  return whole.toString().split('\n').filter(Boolean)
 }
 
 function entryOf(line: string, path: string): JournalEntry {

@@ -27,8 +27,8 @@ export interface RunningServer {
    * in this process; one elsewhere writes checkpoints into a watched folder.
    */
   publish(step: number, checkpoint: Checkpoint): Promise<Result<void>>
-  /** Lets running requests finish, then closes the policies. */
-  close(): Promise<void>
+  /** Lets running requests finish, then closes the policies. Fails when captured sessions could not be stored. */
+  close(): Promise<Result<void>>
 }
 
 /** Opens, listens, and returns when clients can connect. */
@@ -70,11 +70,11 @@ export async function startServer(
     log(`${alias} is now ${alias}@${release.step}`)
     return published
   }
-  const closeAll = async (watch: Watch | null) => {
+  const closeAll = async (watch: Watch | null): Promise<Result<void>> => {
     await watch?.stop()
     await server.close()
     await versions.close()
-    await captured.value?.close()
+    return (await captured.value?.close()) ?? { ok: true, value: undefined }
   }
   try {
     const url = await server.listen({ host: options.host, port: options.port })

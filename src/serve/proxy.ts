@@ -58,6 +58,11 @@ const NEUTRAL: Readonly<Record<string, readonly unknown[]>> = {
   presence_penalty: [0],
   frequency_penalty: [0],
   repetition_penalty: [1],
+  min_tokens: [0],
+  response_format: [],
+  structured_outputs: [],
+  bad_words: [],
+  allowed_token_ids: [],
 }
 
 /** Passed on in either direction; whatever else there is belongs to one connection. */
@@ -68,7 +73,8 @@ export interface RunningProxy {
   url: string
   /** The endpoint that requests are passed on to. */
   model: string
-  close(): Promise<void>
+  /** Fails when captured sessions could not be stored. */
+  close(): Promise<Result<void>>
 }
 
 export async function startProxy(
@@ -82,9 +88,9 @@ export async function startProxy(
   const captured = await openCapture(options)
   if (!captured.ok) return captured
   const server = createProxy(options, target.value, keys.value, captured.value?.capture, log)
-  const close = async () => {
+  const close = async (): Promise<Result<void>> => {
     await server.close()
-    await captured.value?.close()
+    return (await captured.value?.close()) ?? { ok: true, value: undefined }
   }
   try {
     const url = await server.listen({ host: options.host, port: options.port })
@@ -190,7 +196,8 @@ function checkDistribution(asked: Body) {
   for (const [name, neutral] of Object.entries(NEUTRAL)) {
     const value = asked[name]
     const isEmpty = value == null || (typeof value === 'object' && Object.keys(value).length === 0)
-    if (isEmpty || neutral.includes(value)) continue
+    const isText = name === 'response_format' && (value as Body | null)?.type === 'text'
+    if (isEmpty || isText || neutral.includes(value)) continue
     throw new ApiError(
       400,
       `${name}: a captured session must be sampled from the whole distribution, of which its log-probabilities are; leave it out or give ${neutral[0] ?? 'nothing'}.`,
@@ -303,8 +310,10 @@ async function ask(
     return { response, text: await read(response) }
   } catch (error) {
     if (error instanceof ApiError) throw error
-    const { cause, message } = error as Error & { cause?: { code?: string } }
-    throw new ApiError(502, `${target} cannot be reached (${cause?.code ?? message}).`, { code: 'unreachable' })
+    const { cause, message } = error as Error & { cause?: { code?: string; message?: string } }
+    throw new ApiError(502, `${target} cannot be reached (${cause?.code ?? cause?.message ?? message}).`, {
+      code: 'unreachable',
+    })
   }
 }
 

@@ -1,11 +1,12 @@
 /** Sessions over HTTP become trajectories, and what was told to a client is never lost: also with the process killed. */
 import { type ChildProcess, spawn } from 'node:child_process'
-import { appendFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { appendFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import OpenAI from 'openai'
 import { afterAll, afterEach, expect, test, vi } from 'vitest'
 import { writeReport } from '../../src/report/write.ts'
+import { openCapture } from '../../src/serve/capture.ts'
 import type { ChatTokenizer } from '../../src/types.ts'
 import { viewOptions } from '../../src/view/options.ts'
 import { openViewer } from '../../src/viewer.ts'
@@ -36,7 +37,26 @@ async function serve(
 /** Closes it before the test ends. */
 async function end(server: CaptureServer) {
   running.splice(running.indexOf(server), 1)
-  await server.close()
+  return server.close()
+}
+
+/** A server in a process of its own, with `limitKiB` as the longest file that it may write. */
+async function spawnServer(directory: string, limitKiB: number | 'unlimited' = 'unlimited') {
+  const words = [
+    '--import',
+    resolve('node_modules/tsx/dist/loader.mjs'),
+    resolve('test/serve/captureServer.ts'),
+    directory,
+  ]
+  const limited = ['-c', `ulimit -f ${limitKiB}; exec "$@"`, 'bash', process.execPath, ...words]
+  const child = spawn('bash', limited, { stdio: ['ignore', 'pipe', 'inherit'] })
+  children.push(child)
+  const url = await new Promise<string>((told) => child.stdout!.once('data', (line) => told(String(line).trim())))
+  const kill = async () => {
+    child.kill('SIGKILL')
+    await new Promise((gone) => child.once('exit', gone))
+  }
+  return { url, kill }
 }
 
 test('calls that go on from one another are one trajectory of one segment, with the sampled ids and their log-probabilities', async () => {
@@ -281,15 +301,7 @@ test('closing the server stores what is open; the store is ended and the journal
 
 test('a killed server loses nothing that was answered: stored, open, and waiting for its group', async () => {
   const directory = newRun()
-  const words = [
-    '--import',
-    resolve('node_modules/tsx/dist/loader.mjs'),
-    resolve('test/serve/captureServer.ts'),
-    directory,
-  ]
-  const child = spawn(process.execPath, words, { stdio: ['ignore', 'pipe', 'inherit'] })
-  children.push(child)
-  const url = await new Promise<string>((told) => child.stdout!.once('data', (line) => told(String(line).trim())))
+  const { url, kill } = await spawnServer(directory)
   const grouped = { 'x-group-id': 'pair', 'x-group-size': '2' }
   const stored = clientOf(url, { 'x-session-id': 'stored' })
   const waiting = clientOf(url, { 'x-session-id': 'w', ...grouped })
@@ -301,8 +313,7 @@ test('a killed server loses nothing that was answered: stored, open, and waiting
   await open.chat(['say c'])
   void open.chat(['say c', 'c', 'wait 60000 say never']).catch(() => {})
   await new Promise((sent) => setTimeout(sent, 100))
-  child.kill('SIGKILL')
-  await new Promise((gone) => child.once('exit', gone))
+  await kill()
   // killed in the middle of a line
   const journal = join(directory, 'open-sessions')
   const files = readdirSync(journal)
@@ -329,6 +340,68 @@ test('a killed server loses nothing that was answered: stored, open, and waiting
     ['0/pair/0', 0.25, ['b']],
     ['0/pair/1', 0, ['e']],
   ])
+})
+
+test('one server at a time captures into a folder', async () => {
+  const directory = newRun()
+  const server = await serve(directory)
+  await clientOf(server.url, { 'x-session-id': 'a' }).complete('say a')
+  expect(await openCapture({ capture: directory, sessionSeconds: 1 })).toMatchObject({
+    ok: false,
+    failure: { message: expect.stringContaining(`${directory}: another server captures into it`) },
+  })
+  expect((await clientOf(server.url, { 'x-session-id': 'a' }).reward(1)).body).toMatchObject({ stored: true })
+  await end(server)
+  await end(await serve(directory))
+})
+
+test('a session is of one group, and a group of one size', async () => {
+  const { url } = await serve(newRun())
+  const member = (id: string, group: string, size: string) =>
+    clientOf(url, { 'x-session-id': id, 'x-group-id': group, 'x-group-size': size })
+  await member('a', 'g', '2').complete('say a')
+  const refused = (param: string) => ({ status: 400, body: { error: { param } } })
+  expect(await member('a', 'h', '2').complete('say a')).toMatchObject(refused('X-Group-ID'))
+  expect(await member('b', 'g', '3').complete('say b')).toMatchObject(refused('X-Group-Size'))
+  await member('a', 'g', '2').reward(1)
+  expect(await member('b', 'g', '3').complete('say b')).toMatchObject(refused('X-Group-Size'))
+  // a later call may leave its group out
+  await member('b', 'g', '2').complete('say b')
+  expect((await clientOf(url, { 'x-session-id': 'b' }).complete('say b')).status).toBe(200)
+  expect((await member('b', 'g', '2').reward(0)).body).toMatchObject({ trajectory_id: '0/g/1', stored: true })
+})
+
+test('what can no longer be written down is told, also at the end, and sessions stay open for the next server', async () => {
+  const directory = newRun()
+  const server = await serve(directory)
+  const client = clientOf(server.url, { 'x-session-id': 'a' })
+  await client.complete('say a')
+  const journal = join(directory, 'open-sessions')
+  renameSync(journal, `${journal}.away`)
+  expect(await client.complete('say ab')).toMatchObject({ status: 500 })
+  expect(await client.reward(1)).toMatchObject({ status: 500 })
+  expect(await end(server)).toMatchObject({
+    ok: false,
+    failure: { message: expect.stringMatching(/no such file.*the next server goes on from it\.$/) },
+  })
+  renameSync(`${journal}.away`, journal)
+  const again = await serve(directory)
+  expect((await clientOf(again.url, { 'x-session-id': 'a' }).reward(1)).body).toMatchObject({ calls: 1, stored: true })
+})
+
+test.skipIf(process.platform === 'win32')('a call that a full disk cuts in the middle is not half there', async () => {
+  const directory = newRun()
+  const { url, kill } = await spawnServer(directory, 16)
+  const client = clientOf(url, { 'x-session-id': 'a' })
+  let calls = 0
+  while ((await client.complete(`say ${'a'.repeat(90)}`)).status === 200) calls++
+  expect(calls).toBeGreaterThan(2)
+  await kill()
+  const journal = join(directory, 'open-sessions')
+  const [file] = readdirSync(journal) as [string]
+  expect(readFileSync(join(journal, file), 'utf8').split('\n')).toHaveLength(calls + 2)
+  const again = await serve(directory)
+  expect((await clientOf(again.url, { 'x-session-id': 'a' }).reward(1)).body).toMatchObject({ calls, stored: true })
 })
 
 test('a group that was being stored when the server was killed is stored once', async () => {

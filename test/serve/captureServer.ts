@@ -7,7 +7,7 @@ import { type ServeOptions, serveOptions } from '../../src/serve/options.ts'
 import { createServer } from '../../src/serve/server.ts'
 import { readSegments, readTrajectories } from '../../src/trajectory/read.ts'
 import type { SegmentRow, TrajectoryRow } from '../../src/trajectory/schema.ts'
-import type { ChatTokenizer, GenerateRequest, Generation, Policy } from '../../src/types.ts'
+import type { ChatTokenizer, GenerateRequest, Generation, Policy, Result } from '../../src/types.ts'
 import { letters } from './letters.ts'
 
 /**
@@ -65,7 +65,7 @@ export interface CaptureServer {
   url: string
   capture: Capture
   /** As Ctrl-C ends it. */
-  close(): Promise<void>
+  close(): Promise<Result<void>>
 }
 
 export async function startCaptureServer(
@@ -87,7 +87,7 @@ export async function startCaptureServer(
     capture,
     async close() {
       await server.close()
-      await close()
+      return close()
     },
   }
 }

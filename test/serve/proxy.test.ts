@@ -196,12 +196,15 @@ describe('in front of a real endpoint', () => {
       min_p: 0.1,
       logit_bias: { 5: 1 },
       presence_penalty: 1,
+      min_tokens: 2,
+      response_format: { type: 'json_object' },
+      structured_outputs: { regex: 'a' },
     }))
       expect(await client.post('/v1/completions', { model: 'tiny-qwen2', prompt: [1], [name]: value })).toMatchObject({
         status: 400,
         body: { error: { param: name } },
       })
-    const neutral = { top_p: 1, top_k: -1, min_p: 0, logit_bias: {}, presence_penalty: 0 }
+    const neutral = { top_p: 1, top_k: -1, min_p: 0, logit_bias: {}, response_format: { type: 'text' } }
     const { status } = await client.post('/v1/completions', {
       model: 'tiny-qwen2',
       prompt: [1],

@@ -56,8 +56,9 @@ export async function startTiny(options: Record<string, unknown> = {}): Promise<
     forward: JSON.parse(await readFile(join(golden, 'forward.json'), 'utf8')),
     post: (path, body, headers) => post(url, path, body, headers),
     async close() {
-      await close()
+      const closed = await close()
       await rm(folder, { recursive: true })
+      return closed
     },
   }
 }
