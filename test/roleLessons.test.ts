@@ -21,7 +21,7 @@ import { systemsOptions } from '../src/systems/options.ts'
 const RATES = { firstGroundingRate: 0.6, nextGroundingRate: 0.95 }
 /** As the committed configurations have them. */
 const SYSTEMS: Record<string, object> = {
-  videoHvAgent: { name: 'videoHvAgent', prompt: 'brief', frames: 40, summaryParts: 1, summaryWords: 30 },
+  videoHvAgent: { name: 'videoHvAgent', prompt: 'brief', frames: 24, summaryParts: 1, summaryWords: 30 },
 }
 
 test('every system with stand-ins is tested here', () => {
