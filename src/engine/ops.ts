@@ -1,6 +1,6 @@
 /**
  * The operations that a model is written in. `V` is whatever stands for a tensor: an entry of a recorded program (`program.ts`), a node
- * of an ONNX graph (`graph-ops.ts`), an eager tensor. A model written over `Ops` says nothing of gradients, devices or memory.
+ * of an ONNX graph (`onnx/ops.ts`), an eager tensor. A model written over `Ops` says nothing of gradients, devices or memory.
  *
  * Every operation is differentiable in its floating-point arguments unless its comment says otherwise.
  */

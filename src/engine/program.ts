@@ -1,6 +1,6 @@
 /**
  * A program: the calls that a model and a loss make over `Ops`, as plain data that crosses thread boundaries and that every engine
- * carries out in its own way (`lower.ts` makes an ONNX model of it). It is recorded once per shape of
+ * carries out in its own way (`onnx/lower.ts` makes an ONNX model of it). It is recorded once per shape of
  * model; sizes of batches may stay names. Shapes are checked here, where the model's line is in the stack.
  *
  * It computes nothing and knows no engine. An engine sees whole operations (`rmsNorm`, `attention`), so it may fuse as it likes.

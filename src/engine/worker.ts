@@ -44,7 +44,7 @@ async function answer(call: Call): Promise<unknown> {
 /** An engine that is not used is not loaded. */
 async function open(options: EngineOptions): Promise<Device> {
   if (options.type === 'tfjs') return (await import('./tfjs/device.ts')).openTfjsDevice()
-  return (await import('./onnxDevice.ts')).openOnnxDevice(options)
+  return (await import('./onnx/device.ts')).openOnnxDevice(options)
 }
 
 /** Buffers of the tensors in a reply, to be moved rather than copied: none of them is used here afterwards. */

@@ -3,8 +3,8 @@
  * ONNX Runtime on the CPU. Weights, optimizer, caches and the process itself are not in it.
  */
 
-import { programPeaks } from '../engine/lower.ts'
-import { peakBytes } from '../engine/memory.ts'
+import { programPeaks } from '../engine/onnx/lower.ts'
+import { peakBytes } from '../engine/onnx/memory.ts'
 import type { Program } from '../engine/program.ts'
 import type { DecoderConfig } from '../policy/architecture.ts'
 import type { BatchShape } from './batching.ts'

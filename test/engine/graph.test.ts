@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Device } from '../../src/engine/device.ts'
 import { openDevice } from '../../src/engine/device.ts'
-import { lowerToOnnx } from '../../src/engine/lower.ts'
+import { lowerToOnnx } from '../../src/engine/onnx/lower.ts'
 import { engineOptions } from '../../src/engine/options.ts'
 import { ProgramBuilder } from '../../src/engine/program.ts'
 import type { TensorData } from '../../src/engine/protocol.ts'

@@ -1,9 +1,9 @@
 /** The memory of a graph from its shapes, by hand, and against what ONNX Runtime's values must take. */
 
 import { expect, test } from 'vitest'
-import type { Value } from '../../src/engine/graph.ts'
-import { programPeaks } from '../../src/engine/lower.ts'
-import { livePeaks, peakBytes } from '../../src/engine/memory.ts'
+import type { Value } from '../../src/engine/onnx/graph.ts'
+import { programPeaks } from '../../src/engine/onnx/lower.ts'
+import { livePeaks, peakBytes } from '../../src/engine/onnx/memory.ts'
 import { ProgramBuilder } from '../../src/engine/program.ts'
 import type { Dim, ElementType } from '../../src/engine/shape.ts'
 

@@ -1,13 +1,13 @@
 /**
  * A computation graph under construction: values with symbolic shapes, operator nodes, and reverse-mode differentiation that
- * appends gradient nodes to the same graph. It knows no operator's meaning: `graph-ops.ts` emits nodes and records their gradients.
+ * appends gradient nodes to the same graph. It knows no operator's meaning: `ops.ts` emits nodes and records their gradients.
  *
  * The same graph can be built in float32 or, to check gradients, in float64.
  */
 
-import type { Attribute, NodeProto, TensorProto } from './onnx.ts'
-import { encodeModel } from './onnx.ts'
-import type { Dim, ElementType, FloatType } from './shape.ts'
+import type { Dim, ElementType, FloatType } from '../shape.ts'
+import type { Attribute, NodeProto, TensorProto } from './encode.ts'
+import { encodeModel } from './encode.ts'
 
 /** A tensor in the graph. Compared by identity. */
 export interface Value {

@@ -4,9 +4,9 @@
  */
 
 import * as ort from 'onnxruntime-node'
+import type { ExecutionProvider, OnnxOptions } from '../options.ts'
+import { ProgramBuilder } from '../program.ts'
 import { lowerToOnnx } from './lower.ts'
-import type { ExecutionProvider, OnnxOptions } from './options.ts'
-import { ProgramBuilder } from './program.ts'
 
 const HINTS: Record<Exclude<ExecutionProvider, 'cpu'>, string> = {
   cuda: 'linux/x64 only: needs an NVIDIA driver, CUDA 12 and cuDNN 9, and files that this installation skips: fetch them with "node node_modules/onnxruntime-node/script/install.js --onnxruntime-node-install=cuda12"',

@@ -4,10 +4,10 @@
  */
 
 import * as ort from 'onnxruntime-node'
+import type { OnnxOptions } from '../options.ts'
+import type { AdamwRequest, Device, RunRequest, Scatter, TensorArray, TensorData } from '../protocol.ts'
 import { adamwUpdate } from './adamw.ts'
 import { lowerToOnnx } from './lower.ts'
-import type { OnnxOptions } from './options.ts'
-import type { AdamwRequest, Device, RunRequest, Scatter, TensorArray, TensorData } from './protocol.ts'
 import { startableProviders } from './providers.ts'
 
 interface Session {
@@ -48,7 +48,8 @@ export async function openOnnxDevice(options: OnnxOptions): Promise<Device> {
     const session = sessions.get(request.session)
     if (session === undefined) throw new Error(`No session named ${request.session}`)
     const feeds: Record<string, ort.Tensor> = {}
-    for (const [input, name] of Object.entries({ ...session.bind, ...request.bind })) feeds[input] = residentTensor(name)
+    for (const [input, name] of Object.entries({ ...session.bind, ...request.bind }))
+      feeds[input] = residentTensor(name)
     for (const [input, tensor] of Object.entries(request.feeds ?? {})) feeds[input] = toOrt(tensor)
     const fetches: Record<string, ort.Tensor | null> = {}
     for (const output of request.fetch ?? []) fetches[output] = null

@@ -4,8 +4,8 @@
  * fragmentation) is not known here; what it saves by writing results over their operands is not either.
  */
 
+import type { Dim, ElementType } from '../shape.ts'
 import type { Value } from './graph.ts'
-import type { Dim, ElementType } from './shape.ts'
 
 /** Bytes by product of dimension names, names sorted and joined by `*`; the constant term is under the empty name. */
 export type Polynomial = Readonly<Record<string, number>>

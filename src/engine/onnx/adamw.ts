@@ -1,6 +1,6 @@
 /** One AdamW update of one tensor, in place. Plain loops: measured as fast as doing it in the graph. */
 
-import type { AdamwRequest } from './protocol.ts'
+import type { AdamwRequest } from '../protocol.ts'
 
 /**
  * Decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2), in the order of torch.optim.AdamW:

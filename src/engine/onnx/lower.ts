@@ -1,11 +1,11 @@
 /** A program as an ONNX model: its operations become nodes, its gradients further nodes behind them. */
 
+import type { Program } from '../program.ts'
+import { replay } from '../program.ts'
 import { Graph } from './graph.ts'
-import { graphOps } from './graph-ops.ts'
 import type { Polynomial } from './memory.ts'
 import { livePeaks } from './memory.ts'
-import type { Program } from './program.ts'
-import { replay } from './program.ts'
+import { graphOps } from './ops.ts'
 
 /** Throws when the scalar does not depend on an input whose gradient is asked for. */
 export function lowerToOnnx(program: Program): Uint8Array {

@@ -5,7 +5,7 @@
  * Field numbers are those of onnx.proto3 (ONNX 1.12, IR version 8).
  */
 
-import type { Dim, ElementType } from './shape.ts'
+import type { Dim, ElementType } from '../shape.ts'
 
 const ELEMENT_TYPE_CODE: Record<ElementType, number> = {
   float32: 1,
