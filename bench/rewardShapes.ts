@@ -114,7 +114,8 @@ async function heldOut(config: RunConfig, oracle: boolean): Promise<{ row: Row; 
       await mkdir(directory, { recursive: true })
       const options = evaluationRollouts(config, most, temperature)
       const stored = { ...run, policy, tasks, options, reward: config.reward, seed: config.seed, signal }
-      must(await rolloutsInto(directory, true, { ...stored, warn: (text) => progress.line(text) }))
+      const goOn = 'run the same command again to go on'
+      must(await rolloutsInto(directory, true, { ...stored, goOn, warn: (text) => progress.line(text) }))
       const outcomes = must(await readOutcomes(directory))
       if (mode === 'greedy') greedy = outcomes
       for (const [key, value] of Object.entries(describe(outcomes, most)))

@@ -5,7 +5,6 @@
  */
 import { join } from 'node:path'
 import type { OpenAgents } from './agents/index.ts'
-import type { RunConfig } from './config.ts'
 import { configHash } from './configFile.ts'
 import type { Dataset } from './dataset/index.ts'
 import type { EngineInUse } from './engine/protocol.ts'
@@ -15,6 +14,7 @@ import type { Progress } from './progress.ts'
 import { type Comparison, compareCells } from './report/comparison.ts'
 import type { Outcome } from './report/outcome.ts'
 import { readOutcomes } from './report/read.ts'
+import { settingOf } from './report/setting.ts'
 import { cellLabel, type Sweep } from './report/sweep.ts'
 import { writeComparison, writeSweep } from './report/write.ts'
 import type { FrozenRoles } from './rollout/index.ts'
@@ -93,7 +93,7 @@ async function sweepOf(plan: SweepPlan, dataset: Dataset, of: number, tasks: rea
       baseline,
       questions: { dataset: config.dataset.path, split: config.dataset.split, qids: tasks.map(qidOf), of },
       setting: {
-        ...shared(plan.cells.map((cell) => describe(cell.config))),
+        ...shared(plan.cells.map((cell) => settingOf(cell.config))),
         ...(plan.cells.some((cell) => cell.config.agents.oracleBoxes) ? { 'oracle boxes': ORACLE_BOXES } : {}),
       },
       prices: config.prices,
@@ -113,38 +113,6 @@ function shared(settings: readonly Sweep['setting'][]): Sweep['setting'] {
   return Object.fromEntries(
     Object.entries(first).filter(([key, value]) => others.every((other) => other[key] === value)),
   )
-}
-
-/** A cell, for the reader. */
-function describe({ system, roles, agents, rollout, policy, engine, seed, dataset }: RunConfig): Sweep['setting'] {
-  const agent = (one: { type: string; model?: string }) =>
-    one.model === undefined ? one.type : `${one.type}, ${one.model}`
-  const { name, ...options } = system
-  const { type, ...engineOptions } = engine
-  return {
-    system: named(name, options),
-    'grounding agent': agent(agents.grounding),
-    'vision agent': agent(agents.vision),
-    data: dataset.path,
-    ...(Object.keys(roles).length === 0
-      ? {}
-      : {
-          'frozen roles': Object.entries(roles)
-            .map(([role, one]) => `${role}: ${agent(one)}`)
-            .join('; '),
-        }),
-    'turns at most (K)': [rollout.budget.turns ?? createSystem(system).turns].flat().join(', '),
-    'clips in view (w)': rollout.budget.windowClips,
-    decoding: rollout.temperature === 0 ? 'greedy' : `sampled, temperature ${rollout.temperature}`,
-    engine: policy.type === 'endpoint' ? `endpoint ${policy.baseUrl}` : named(type, engineOptions),
-    seed,
-  }
-}
-
-/** `longVideoAgent: prompt brief, showTurnsLeft true`. */
-function named(name: string, options: object): string {
-  const keys = Object.entries(options).map(([key, value]) => `${key} ${value}`)
-  return [name, keys.join(', ')].filter(Boolean).join(': ')
 }
 
 /** null where questions are missing. */

@@ -187,7 +187,7 @@ function axisOf(text: string): Result<Axis> {
   const key = shortNames[setting] ?? setting
   const known = [...Object.keys(shortNames), ...Object.keys(runConfig.shape)]
   if (!known.includes(key.split('.')[0] as string))
-    return fail(`--vary ${text}: there is no setting ${setting}${suggestion(setting, known)}.`)
+    return fail(`--vary ${text}: there is no setting ${setting}${suggestion(setting, known)}`)
   const fixed = fixedKey(key)
   if (fixed !== undefined) return fail(`--vary ${text}: ${cannotVary(fixed)}`)
   let values: unknown
@@ -270,7 +270,7 @@ function baselineOf(text: string | null, cells: readonly PlannedCell[]): Result<
     const setting = part.slice(0, equals).trim()
     if (equals < 1 || !(setting in first.settings))
       return fail(
-        `--baseline ${text}: expected setting=value with one of the settings ${Object.keys(first.settings).join(', ')}${suggestion(setting, Object.keys(first.settings))}.`,
+        `--baseline ${text}: expected setting=value with one of the settings ${Object.keys(first.settings).join(', ')}${suggestion(setting, Object.keys(first.settings))}`,
       )
     const value = part.slice(equals + 1).trim()
     wanted[setting] = setting === 'policy' ? labelOf(value) : settingOf(parse(value))

@@ -4,7 +4,14 @@
  */
 import type { Report } from './gather.ts'
 import { metrics } from './metrics.ts'
-import { failureSection, groundingSection, labelSection, stopSection, toolSection } from './page/behaviour.ts'
+import {
+  accuracyByGroup,
+  failureSection,
+  groundingSection,
+  labelSection,
+  stopSection,
+  toolSection,
+} from './page/behaviour.ts'
 import { accuracySection, comparisonAnswer, costSection, differenceSection } from './page/compared.ts'
 import { amount, escaped, type Section, Terms, table, whole } from './page/pieces.ts'
 import { style } from './page/style.ts'
@@ -16,19 +23,22 @@ import {
   regroundingSection,
   trainingSection,
 } from './page/trained.ts'
+import { validationAnswer, validationSection } from './page/validation.ts'
 import { ORACLE_NOTICE } from './summary.ts'
 
 export function reportPage(report: Report): string {
-  const { summary, compared, groups, training, labels } = report
+  const { summary, compared, groups, training, validations, labels } = report
   const terms = new Terms()
   const sections = [
     compared && accuracySection(compared, terms),
     compared && differenceSection(compared, terms),
     compared && costSection(compared, terms),
     summary?.heldOut && heldOutSection(summary.heldOut, terms),
+    validationSection(validations, terms),
     trainingSection(training, terms),
     summary?.actionPatterns && patternSection(summary.actionPatterns),
     summary?.regrounding && regroundingSection(summary.regrounding),
+    !compared && !summary?.heldOut && groups.length > 0 && accuracyByGroup(groups, terms),
     groups.length > 0 && toolSection(groups, terms),
     groups.length > 0 && groundingSection(groups, terms),
     groups.length > 0 && stopSection(groups, terms),
@@ -71,7 +81,7 @@ function oracleNotice({ oracleBoxes, compared }: Report): string {
 }
 
 /** What was asked, in a sentence. */
-function questionOf({ summary, compared, training, groups }: Report): string {
+function questionOf({ summary, compared, training }: Report): string {
   const varied = compared?.sweep.varied.filter(({ values }) => values.length > 1) ?? []
   if (summary?.heldOut) return 'What did training teach the master, and how many turns does it need?'
   if (varied.length > 0) {
@@ -82,13 +92,15 @@ function questionOf({ summary, compared, training, groups }: Report): string {
     if (named.length === 0) return `Which master is more accurate: ${listed(masters, 'or')}?`
     return `How does accuracy change with ${listed(named, 'and')}${masters.length > 0 ? `, for ${listed(masters, 'and')}` : ''}?`
   }
-  if (training.length > 1 && groups.length > 1) return 'How did training go?'
+  if (training.length > 1) return 'How did training go?'
   return 'How did these runs go?'
 }
 
-function answersTo({ summary, compared, groups }: Report): string[] {
+function answersTo({ summary, compared, groups, validations }: Report): string[] {
+  const validated = validationAnswer(validations)
   const answers = [
     ...(summary?.heldOut ? [heldOutAnswer(summary.heldOut)] : []),
+    ...(validated === null ? [] : [validated]),
     ...(compared ? [comparisonAnswer(compared), ...saturationAnswers(compared)] : []),
   ]
   const last = groups.at(-1)
@@ -151,12 +163,13 @@ function tiles({ summary, compared, groups }: Report): string {
   return items.length > 0 ? `<ul class="tiles">${items.join('')}</ul>` : ''
 }
 
-function settingSection({ summary, compared, name, engines }: Report): Section {
+function settingSection({ summary, compared, name, engines, setting }: Report): Section {
   const rows: [string, string][] = [['run', name]]
   const seen = new Set<string>()
   for (const [key, value] of [
     ...Object.entries(compared?.sweep.setting ?? {}),
     ...Object.entries(summary?.setting ?? {}),
+    ...Object.entries(setting),
   ]) {
     if (!seen.has(key)) rows.push([key, String(value)])
     seen.add(key)

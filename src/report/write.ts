@@ -3,7 +3,7 @@
  * folder. Everything is made again from what is stored, without a model.
  */
 import { mkdir, readFile, rename, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type { z } from 'zod'
 import type { FailureKind, Result } from '../types.ts'
 import { type Comparison, compareCells } from './comparison.ts'
@@ -75,7 +75,9 @@ async function readJson<Schema extends z.ZodType>(
   try {
     text = await readFile(path, 'utf8')
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return null
+    if (code === 'ENOTDIR') return fail('bad_file', `${dirname(path)}: expected the folder of a run, found a file`)
     return fail('bad_file', `${path}: cannot be read: ${(error as Error).message}; check its permissions`)
   }
   let value: unknown

@@ -1,7 +1,8 @@
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { runConfig } from '../../src/config.ts'
 import { frequentPatterns, otherShare } from '../../src/report/charts/bars.ts'
 import { runningMean } from '../../src/report/charts/curves.ts'
 import { compareCells } from '../../src/report/comparison.ts'
@@ -80,6 +81,12 @@ const full: Report = {
       directory: 'rollouts/x',
     },
   ],
+  validations: [
+    { step: 0, n: 40, accuracy: 0.25, accuracyLow: 0.125, accuracyHigh: 0.4, turns: 5 },
+    { step: 20, n: 40, accuracy: 0.75, accuracyLow: 0.6, accuracyHigh: 0.875, turns: 2.5 },
+    { step: 30, n: 40, accuracy: 0.7, accuracyLow: 0.55, accuracyHigh: 0.825, turns: 2.25 },
+  ],
+  setting: { master: 'checkpoints/base', 'held-out episodes': 1 },
   engines: ['onnxruntime 1.30.0 on cpu'],
   oracleBoxes: false,
 }
@@ -103,6 +110,7 @@ describe('the page', () => {
       'Differences from the baseline',
       'Accuracy against cost',
       'Before and after training',
+      'Held-out questions while it was trained',
       'Training',
       'What the master does, by kind of question',
       'After a wrong clip',
@@ -126,7 +134,7 @@ describe('the page', () => {
     expect(text).toMatch(/<h1>What did training teach the master.*<\/h1>\n<p class="answer">On 240 held-out questions/)
     expect(text).toContain('88.0 % right after training (greedy, 95 % interval 83.0–93.0 %), and 21.0 % before')
     expect(text).toContain('it gained 53.0 points (95 % interval 45.0 to 61.0)')
-    const alone = reportPage({ ...full, summary: null, training: [] })
+    const alone = reportPage({ ...full, summary: null, training: [], validations: [] })
     expect(alone).toContain('<h1>How does accuracy change with maxTurns (1, 2, 3)?</h1>')
   })
 
@@ -137,6 +145,29 @@ describe('the page', () => {
     expect(targets.length).toBeGreaterThan(20)
     for (const target of targets) expect(page).toContain(`<div popover id="${target}">`)
     expect(page).toContain(`<dt>right clip shown</dt><dd>${definition}</dd>`)
+  })
+
+  test('held-out questions: the first, the last and the best visit, each with its interval', () => {
+    const trained = reportPage({ ...full, summary: null, compared: null }).replaceAll('\u00a0', ' ')
+    expect(trained).toContain('<h1>How did training go?</h1>')
+    expect(trained).toContain(
+      'On 40 held-out questions: 25.0 % (95 % interval 12.5–40.0 %) after 0 steps, 70.0 % (95 % interval 55.0–82.5 %) after 30 steps; the best was 75.0 % (95 % interval 60.0–87.5 %) after 20 steps.',
+    )
+    expect(trained).toMatch(
+      /<th scope="row">20<\/th><td title="[^"]+">75\.0 % \(60\.0–87\.5\)<\/td><td title="[^"]+">2\.50<\/td>/,
+    )
+  })
+
+  test('trajectories of no comparison have a table of accuracy and cost as well', () => {
+    expect(page).not.toContain('<h2>Accuracy and cost</h2>')
+    const alone = reportPage({ ...full, summary: null, compared: null })
+    expect(alone).toContain('<h2>Accuracy and cost</h2>')
+    expect(alone).toMatch(/<caption>Accuracy and cost per question.*>US dollars<.*<\/thead>/s)
+  })
+
+  test('the setting: what the summary says, and what the run recorded besides', () => {
+    expect(page).toContain('<th scope="row">master</th><td>checkpoints/base</td>')
+    expect(page).toContain('<th scope="row">held-out episodes</th><td>24</td>')
   })
 
   test('names its axes', () => {
@@ -185,6 +216,8 @@ describe('the page', () => {
       compared: null,
       groups: [],
       training: [],
+      validations: [],
+      setting: {},
       labels: [],
       engines: [],
       oracleBoxes: false,
@@ -257,6 +290,53 @@ describe('writeReport', () => {
     expect(page).toContain('<h2>Training</h2>')
     expect(page).toContain('1 trajectory was labelled by hand')
     await store.value.close()
+  })
+
+  test('takes setting and prices from the configuration that the run keeps, and held-out visits from below it', async () => {
+    const run = await mkdtemp(join(folder, 'kept-'))
+    const config = runConfig.parse({
+      name: 'kept',
+      seed: 5,
+      dataset: { path: 'datasets/kept' },
+      policy: { type: 'endpoint', baseUrl: 'http://127.0.0.1:9/v1', model: 'kept-master' },
+      reward: { alpha: 0.1 },
+      prices: { master: { completionUsdPerMillion: 1_000_000 } },
+    })
+    await writeFile(join(run, 'config.json'), JSON.stringify(config))
+    const visit = join(run, 'validation/step-000000')
+    for (const path of [run, visit]) {
+      await mkdir(path, { recursive: true })
+      const store = await openStore(path, { resume: false })
+      if (!store.ok) throw new Error(store.failure.message)
+      expect(await store.value.append([madeGroup(0, 0)])).toMatchObject({ ok: true })
+      await store.value.close()
+    }
+    const record = { step: 0, n: 3, accuracy: 0.5, accuracyLow: 0.25, accuracyHigh: 0.75 }
+    await writeFile(join(run, 'validation.jsonl'), `${JSON.stringify(record)}\n{"step": 20, "n"`)
+    expect(await writeReport(run)).toMatchObject({ ok: true })
+    const page = (await readFile(join(run, 'report.html'), 'utf8')).replaceAll('\u00a0', ' ')
+    for (const [key, value] of [
+      ['master', 'kept-master'],
+      ['data', 'datasets/kept'],
+      ['engine', 'endpoint http://127.0.0.1:9/v1'],
+      ['seed', '5'],
+    ])
+      expect(page).toContain(`<th scope="row">${key}</th><td>${value}</td>`)
+    expect(page).toContain('held out, after 0 steps')
+    expect(page).toContain('href="http://127.0.0.1:8100/in/validation~step-000000/t/')
+    // a dollar for each token written
+    const written = madeGroup(0, 0).scored.map(({ trajectory }) => trajectory.usage.master.completionTokens)
+    const mean = written.reduce((sum, tokens) => sum + tokens, 0) / written.length
+    expect(mean).toBeGreaterThan(0)
+    expect(page).toContain(`$${mean.toFixed(3)}`)
+  })
+
+  test('of a file: says that a folder is expected', async () => {
+    await writeFile(join(folder, 'file'), '')
+    const written = await writeReport(join(folder, 'file'))
+    expect(!written.ok && written.failure.message).toBe(
+      `${join(folder, 'file')}: expected the folder of a run, found a file`,
+    )
   })
 
   test('of a folder with nothing in it', async () => {

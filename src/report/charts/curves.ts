@@ -9,6 +9,9 @@ export interface Curve {
   points: { x: number; y: number; ci95: Interval | null }[]
 }
 
+/** Up to so many values each have a tick of their own. */
+const MOST_TICKS = 12
+
 /** Accuracy over the values of a setting, with intervals; a curve per combination of the other settings. */
 export function settingChart(name: string, setting: string, curves: readonly Curve[]): Chart {
   const values = [...new Set(curves.flatMap(({ points }) => points.map(({ x }) => x)))].sort((a, b) => a - b)
@@ -48,8 +51,9 @@ export function settingChart(name: string, setting: string, curves: readonly Cur
           min: least - margin,
           max: most + margin,
           splitLine: { show: false },
-          axisLabel: { customValues: values },
-          axisTick: { customValues: values },
+          ...(values.length > MOST_TICKS
+            ? {}
+            : { axisLabel: { customValues: values }, axisTick: { customValues: values } }),
         },
     yAxis: accuracyAxis,
     series,

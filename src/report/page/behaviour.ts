@@ -1,4 +1,4 @@
-/** The part of the page about what the trajectories did: tools, grounding, how they ended, where wrong ones went wrong, what people said. */
+/** The part of the page about what the trajectories did: accuracy and cost, tools, grounding, how they ended, where wrong ones went wrong, what people said. */
 import { relative } from 'node:path'
 import { idInAddress, storeRoot, VIEWER_PORT } from '../../trajectory/stores.ts'
 import { frequentPatterns, OTHER, otherShare, sharesChart } from '../charts/bars.ts'
@@ -6,6 +6,31 @@ import { failureKinds } from '../failureKinds.ts'
 import type { GivenLabel, Group } from '../gather.ts'
 import type { MetricKey } from '../metrics.ts'
 import { escaped, figure, metricCell, metricHead, paragraph, type Section, type Terms, table, whole } from './pieces.ts'
+
+const ACCURACY = [
+  'accuracy',
+  'accuracyLenient',
+  'turns',
+  'tokens',
+  'usdMaster',
+  'usdGrounding',
+  'usdVision',
+  'usd',
+  'seconds',
+  'failed',
+] as const
+
+/** For trajectories that belong to no comparison. What is 0 in all groups is left out, accuracy aside. */
+export function accuracyByGroup(groups: readonly Group[], terms: Terms): Section {
+  const told = ACCURACY.filter((key) => key === 'accuracy' || groups.some(({ metrics }) => metrics[key]?.value))
+  const strict = groups.every(({ metrics }) => metrics.accuracyLenient?.value === metrics.accuracy?.value)
+  const shown = told.filter((key) => !(strict && key === 'accuracyLenient'))
+  return {
+    id: 'accuracy',
+    title: 'Accuracy and cost',
+    body: metricTable(groups, shown, terms, 'Accuracy and cost per question, with 95 % intervals'),
+  }
+}
 
 const TOOLS = ['groundRate', 'regroundRate', 'lookRate', 'answered', 'formatRate', 'turns', 'calls', 'frames'] as const
 
