@@ -37,6 +37,11 @@ const KNOWN: Record<string, { title: string; meaning: string; share?: true }> = 
     meaning: 'Share answered right, sampled at the temperature of training.',
     share: true,
   },
+  heldOut: {
+    title: 'Held-out accuracy',
+    meaning: 'Share of the held-out questions that was answered right, at each visit.',
+    share: true,
+  },
   grounded: { title: 'Right clip shown', meaning: 'Share that were shown the clip with the evidence.', share: true },
   turns: { title: 'Turns', meaning: 'Mean turns per trajectory.' },
   formatRate: {
@@ -114,7 +119,7 @@ export function liveBody(content: LiveContent): Html {
 <div data-follow id="live">
 ${status(content)}
 ${tiles(content)}
-${metrics.steps.length > 1 && curves(metrics.steps)}
+${metrics.steps.length > 1 && curves(metrics)}
 ${
   newest.length > 0 &&
   html`<section aria-labelledby="newest-title"><h2 id="newest-title">Newest groups</h2><ul class="groups">${newest.map((group) => groupCard(group, gold))}</ul></section>`
@@ -150,12 +155,14 @@ function tiles(content: LiveContent): Html {
     mean,
   )
   const done = (metrics.steps.at(-1)?.step ?? -1) + 1
+  const lastVisit = metrics.heldOut.at(-1)
   const over = `mean over the last ${recent.length} steps`
   const tile = (name: string, value: Part, meaning: string) =>
     html`<div title="${meaning}"><dt>${name}</dt><dd>${value}</dd></div>`
   return html`<dl class="tiles">
 ${reward != null && tile('reward', decimal(reward, 3), over)}
 ${accuracy != null && tile('accuracy', percent(accuracy), `${over}; sampled`)}
+${lastVisit?.accuracy !== undefined && tile('held out', percent(lastVisit.accuracy), `accuracy on held-out questions after ${count(lastVisit.step)} steps`)}
 ${accuracy == null && totals.scored > 0 && tile('accuracy', percent(totals.right / totals.scored), 'over all trajectories that did not fail outside the policy')}
 ${grounded != null && tile('right clip', percent(grounded), over)}
 ${turns != null && tile('turns', decimal(turns), over)}
@@ -173,7 +180,7 @@ function secondsPerStep(steps: readonly StepNumbers[]): number {
   return timed.length === 0 ? 0 : timed.reduce((sum, value) => sum + value, 0) / timed.length
 }
 
-function curves(steps: readonly StepNumbers[]): Html {
+function curves({ steps, heldOut }: Metrics): Html {
   const present = [...new Set(steps.flatMap((record) => Object.keys(record)))].filter((name) => name !== 'step')
   const names = [
     ...Object.keys(KNOWN).filter((name) => present.includes(name)),
@@ -187,10 +194,17 @@ function curves(steps: readonly StepNumbers[]): Html {
   }))
   return html`<section aria-labelledby="curves-title"><h2 id="curves-title">Training curves</h2>
 <p class="hint">Thin: as measured; thick: running mean.</p>
-<div class="curves">${drawn
+<div class="curves">${heldOutFigure(heldOut)}${drawn
     .filter(({ values }) => values.some(([, value]) => Math.abs(value - (values[0]?.[1] ?? 0)) > ROUNDING))
     .map(({ name, values }) => figure(name, values))}</div>
 ${numbers(steps, names)}</section>`
+}
+
+function heldOutFigure(visits: readonly StepNumbers[]): Html | null {
+  const values = visits.flatMap(({ step, accuracy }): [number, number][] =>
+    accuracy === undefined ? [] : [[step, accuracy]],
+  )
+  return values.length < 2 ? null : figure('heldOut', values)
 }
 
 function figure(name: string, values: readonly [number, number][]): Html {

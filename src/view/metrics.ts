@@ -1,5 +1,8 @@
-/** Reads a run's `metrics.jsonl`, also while it is being written: one record of numbers per training step. Draws nothing. */
-import { readFile, stat } from 'node:fs/promises'
+/**
+ * Reads a run's `metrics.jsonl` and `validation.jsonl`, also while they are being written: one record of numbers per training step, and one
+ * per visit to the held-out questions. Draws nothing.
+ */
+import { readdir, readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 
 /** Any numbers by name; `step` is always there. */
@@ -8,19 +11,35 @@ export type StepNumbers = { step: number } & Record<string, number>
 export interface Metrics {
   /** In the order of the steps. */
   steps: readonly StepNumbers[]
-  /** When the file was last written; null when there is none. */
+  /** What was reached on held-out questions, `step` being the steps before; empty where none are asked. */
+  heldOut: readonly StepNumbers[]
+  /** When any of it was last written; null when there is none. */
   written: Date | null
 }
 
 /** No file, a line that is being written, and records without a step are no metrics yet. */
 export async function readMetrics(directory: string): Promise<Metrics> {
   const path = join(directory, 'metrics.jsonl')
-  try {
-    const [text, { mtime }] = await Promise.all([readFile(path, 'utf8'), stat(path)])
-    return { steps: text.split('\n').flatMap(numbersIn), written: mtime }
-  } catch {
-    return { steps: [], written: null }
-  }
+  const [steps, heldOut] = await Promise.all([recordsIn(path), recordsIn(join(directory, 'validation.jsonl'))])
+  return { steps, heldOut, written: await lastWritten([path, await openVisit(directory)]) }
+}
+
+/** Where the trajectories of a visit to the held-out questions go that is not over: meanwhile nothing else of the run is written. */
+async function openVisit(directory: string): Promise<string> {
+  const visits = join(directory, 'validation')
+  const names = await readdir(visits).catch(() => [])
+  return join(visits, names.sort().at(-1) ?? '', 'trajectories.arrows.partial')
+}
+
+async function lastWritten(paths: readonly string[]): Promise<Date | null> {
+  const states = await Promise.all(paths.map((path) => stat(path).catch(() => null)))
+  const times = states.flatMap((state) => (state === null ? [] : [state.mtimeMs]))
+  return times.length === 0 ? null : new Date(Math.max(...times))
+}
+
+async function recordsIn(path: string): Promise<StepNumbers[]> {
+  const text = await readFile(path, 'utf8').catch(() => '')
+  return text.split('\n').flatMap(numbersIn)
 }
 
 function numbersIn(line: string): StepNumbers[] {

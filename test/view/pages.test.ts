@@ -1,5 +1,14 @@
 /** The pages over HTTP, without a browser: what is sent and what is not, labels, pictures, a run that is being written. */
-import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -353,6 +362,29 @@ describe('a run that is being written', () => {
     expect(after).toContain('The run is complete')
     expect(after).not.toContain('data-follow-after')
     expect(after).toContain('<dt>trajectories</dt><dd>306</dd>')
+    await viewer.close()
+  })
+
+  test('held-out questions: their accuracy, its curve, and a visit that is not over keeps the run running', async () => {
+    const visited = join(root, 'visited')
+    await writeMadeRun(visited, made, { close: false })
+    writeFileSync(join(visited, 'metrics.jsonl'), [0, 1].map((step) => `${JSON.stringify(record(step))}\n`).join(''))
+    const visits = [
+      { step: 0, accuracy: 0.25 },
+      { step: 2, accuracy: 0.625 },
+    ]
+    writeFileSync(join(visited, 'validation.jsonl'), visits.map((visit) => `${JSON.stringify(visit)}\n`).join(''))
+    const anHourAgo = new Date(Date.now() - 3_600_000)
+    for (const name of ['metrics.jsonl', 'validation.jsonl', 'trajectories.arrows.partial'])
+      utimesSync(join(visited, name), anHourAgo, anHourAgo)
+    const viewer = await viewerOf(visited)
+    const silent = await body('/training', viewer)
+    expect(silent).toContain('<dt>held out</dt><dd>62.5 %</dd>')
+    expect(silent).toMatch(/Held-out accuracy <strong>0\.625<\/strong>/)
+    expect(silent).toContain('Not running')
+    mkdirSync(join(visited, 'validation/step-000002'), { recursive: true })
+    writeFileSync(join(visited, 'validation/step-000002/trajectories.arrows.partial'), '')
+    expect(await body('/training', viewer)).toContain('Running')
     await viewer.close()
   })
 
