@@ -248,6 +248,32 @@ describe('system', () => {
     expect(second).toEqual(first)
   })
 
+  test('videoHvAgent, when every role writes what goes on', async () => {
+    const path = join(root, 'hypotheses.mjs')
+    writeFileSync(
+      path,
+      `const written = {
+  thinker: () => ({ hypotheses: [{ option: 0, hypothesis: 'a' }, { option: 3, hypothesis: 'b' }] }),
+  judge: () => ({ score: 0.9, reasons: '', clue: 'what stands on the table' }),
+  verifier: ({ length }) => length === 1 ? { action: 'caption', frames: '0-2' }
+    : { action: 'verdict', clue_understanding: '', evidence_found: '', reasoning: '', status: 'NOT_VERIFIED' },
+  answer: () => ({ reasoning_summary: '', conflict_resolution: '', final_answer: 3, explanation: '' }),
+}
+export default (messages, { session }) => JSON.stringify(written[session.split('/')[3]](messages))\n`,
+    )
+    const [first, second] = await inBoth(async (world) => {
+      const config = await systemConfig({ name: 'videoHvAgent' }, world)
+      const roles = Object.fromEntries(
+        ['answer', 'thinker', 'judge', 'verifier'].map((role) => [role, { type: 'scripted', path }]),
+      )
+      return runConfig.parse({ ...config, roles })
+    })
+    expect([...asked(first)].sort()).toEqual(
+      ['captioner', 'frameInspection', 'role:answer', 'role:judge', 'role:thinker', 'role:verifier', 'summary'].sort(),
+    )
+    expect(second).toEqual(first)
+  })
+
   test('with a role that the policy does not play', async () => {
     const [first, second] = await inBoth(async (world) => {
       const config = await systemConfig({ name: 'longVideoAgent', initialGrounding: 'none' }, world)
