@@ -66,12 +66,3 @@ export function unmetNeeds({ name, needs = [] }: Pick<System, 'name' | 'needs'>,
   const message = `system ${name} asks the agents ${missing.join(', ')}, which this configuration lacks; add ${missing.map((kind) => `agents.${kind}`).join(', ')}`
   return { boundary: 'config', kind: 'bad_request', message }
 }
-
-/** A system that begins with a clip from a file, which nobody named; null for any other. */
-export function unmetCache(system: SystemsOptions, { groundingCache }: Agents): Failure | null {
-  if (system.name !== 'longVideoAgent' || system.initialGrounding !== 'cache' || groundingCache !== undefined)
-    return null
-  const message =
-    'system.initialGrounding is cache, and agents.groundingCache names no file: make one with showrunner ground, or take another system.initialGrounding'
-  return { boundary: 'config', kind: 'bad_request', message }
-}

@@ -2,6 +2,7 @@
  * Ctrl-C: the first asks the running command to stop where nothing is lost, the second ends the process at once.
  * What "stop" means is up to whoever reads the signal.
  */
+import { setMaxListeners } from 'node:events'
 
 /** One press arrives several times: from the terminal, from npm, and from the launcher, within a few milliseconds. */
 const SAME_PRESS_MS = 300
@@ -15,6 +16,8 @@ export interface Interrupt {
 
 export function onInterrupt(): Interrupt {
   const controller = new AbortController()
+  // everything that is asked at the same time listens to it
+  setMaxListeners(0, controller.signal)
   let last = Number.NEGATIVE_INFINITY
   const handle = (name: NodeJS.Signals) => {
     const now = performance.now()

@@ -2,8 +2,8 @@
  * Opens what a configuration names: data set, policy, agents, system. Everything that a command runs with comes from here, so that
  * training, rollouts and evaluation differ in nothing else. Runs no system.
  */
-import { type MarkedBox, type MarkedBoxes, type OpenAgents, openAgents } from './agents/index.ts'
-import { cast, unmetCache, unmetNeeds } from './casting.ts'
+import { checkGroundingCache, type MarkedBox, type MarkedBoxes, type OpenAgents, openAgents } from './agents/index.ts'
+import { cast, unmetNeeds } from './casting.ts'
 import { type Checkpoint, loadCheckpoint, loadTokenizerFiles } from './checkpoint/checkpoint.ts'
 import type { RunConfig } from './config.ts'
 import { openBoxes } from './dataset/boxes.ts'
@@ -103,9 +103,11 @@ export async function openAround(
   config: Pick<RunConfig, 'agents' | 'roles' | 'engine' | 'seed' | 'system'>,
   dataset: Dataset,
 ): Promise<Result<OpenAround>> {
+  const cached = await firstClips(config)
+  if (!cached.ok) return cached
   const agents = await openHelpers(config, dataset)
   if (!agents.ok) return agents
-  const unmet = unmetNeeds(system, agents.value) ?? unmetCache(config.system, agents.value)
+  const unmet = unmetNeeds(system, agents.value)
   const roles = unmet === null ? await openRoles(config) : { ok: false as const, failure: unmet }
   if (!roles.ok) {
     await agents.value.close()
@@ -116,6 +118,15 @@ export async function openAround(
     await roles.value.close()
   }
   return { ok: true, value: { roles: roles.value.roles, agents: agents.value, close } }
+}
+
+/** The file that a system takes the clips of its first messages from, where it does. */
+async function firstClips({ system, agents }: Pick<RunConfig, 'system' | 'agents'>): Promise<Result<void>> {
+  if (system.name !== 'longVideoAgent' || system.initialGrounding !== 'cache') return { ok: true, value: undefined }
+  if (agents.groundingCache !== null) return checkGroundingCache(agents.groundingCache)
+  const message =
+    'system.initialGrounding is cache, and agents.groundingCache names no file: make one with showrunner ground, or take another system.initialGrounding'
+  return { ok: false, failure: { boundary: 'config', kind: 'bad_request', message } }
 }
 
 /** Opens every model that plays a frozen role, once for all the roles that it plays. */

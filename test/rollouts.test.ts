@@ -167,6 +167,10 @@ test('a system that begins with a clip from a file is refused without one, befor
   const refused = await run(configuration({ system: { initialGrounding: 'cache' } }))
   expect(refused).toMatchObject({ ok: false, failure: { boundary: 'config', kind: 'bad_request' } })
   expect(!refused.ok && refused.failure.message).toContain('agents.groundingCache')
+  const agents = { vision: { type: 'descriptions' }, groundingCache: 'none.jsonl' }
+  const missing = await run(configuration({ system: { initialGrounding: 'cache' }, agents }))
+  expect(missing).toMatchObject({ ok: false, failure: { boundary: 'grounding', kind: 'missing_file' } })
+  expect(!missing.ok && missing.failure.message).toMatch(/^none\.jsonl: .*make one with showrunner ground$/)
   expect(server.received).toHaveLength(0)
   expect(existsSync('rollouts/run')).toBe(false)
 })

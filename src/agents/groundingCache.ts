@@ -68,6 +68,12 @@ export function openGroundingCache(path: string): GroundingAgent {
   }
 }
 
+/** Fails when the file cannot be read; to be asked before anything runs with it. */
+export async function checkGroundingCache(path: string): Promise<Result<void>> {
+  const rows = await readRows(path)
+  return rows.ok ? { ok: true, value: undefined } : rows
+}
+
 /** Adds rows to a file. */
 export interface GroundingWriter {
   /** By qid, as the file was when it was opened. */

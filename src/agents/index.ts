@@ -22,7 +22,7 @@ import type { EmbeddedVision, PrepareOptions } from './visionEmbedded.ts'
 import { openVisionEmbedded } from './visionEmbedded.ts'
 import { openVisionEndpoint } from './visionEndpoint.ts'
 
-export { type GroundingRow, openGroundingWriter } from './groundingCache.ts'
+export { checkGroundingCache, type GroundingRow, openGroundingWriter } from './groundingCache.ts'
 export type { AgentsOptions } from './options.ts'
 export { agentsOptions } from './options.ts'
 export type { MarkedBox, MarkedBoxes } from './oracleBoxes.ts'

@@ -1,10 +1,12 @@
 import { spawn } from 'node:child_process'
+import { getMaxListeners } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { main } from '../../src/cli.ts'
 import { commands } from '../../src/commands.ts'
+import { onInterrupt } from '../../src/interrupt.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 let folder: string
@@ -176,4 +178,10 @@ describe('Ctrl-C', () => {
     child.kill('SIGINT')
     expect(await ended).toEqual({ code: null, signal: 'SIGINT' })
   })
+})
+
+test('hundreds may listen to Ctrl-C at the same time without a warning of a leak', () => {
+  const { signal, release } = onInterrupt()
+  release()
+  expect(getMaxListeners(signal)).toBe(0)
 })
