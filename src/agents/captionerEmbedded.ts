@@ -37,7 +37,9 @@ export function openCaptionerEmbedded(sight: Sight): Agent<CaptionRequest, Capti
   })
 }
 
-/** Everything that was seen at one moment. */
+/** Everything that was seen at one moment; where that is nothing, the colour of the picture. */
 export function captionOf({ text, objects }: Sighted): string {
-  return describe('everything', [{ text: text === null ? null : [text], objects: objects === null ? null : [objects] }])
+  const percept = { text: text === null ? null : [text], objects: objects === null ? null : [objects] }
+  const found = (text?.lines.length ?? 0) + (objects?.length ?? 0) > 0
+  return describe(found ? 'everything' : 'colour', [percept])
 }

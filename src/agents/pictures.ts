@@ -4,7 +4,7 @@ import type { FrameReader } from '../video/index.ts'
 import { jpegUrl } from './jpeg.ts'
 import type { Moment } from './moments.ts'
 import { hasPictures, seenFrame } from './moments.ts'
-import { requestFor } from './sight.ts'
+import { inChunks, requestFor } from './sight.ts'
 
 export interface PictureOptions {
   width: number
@@ -26,8 +26,7 @@ export async function picturesOf(
 ): Promise<Result<SentPicture[]>> {
   const visible = moments.filter(({ clip }) => hasPictures(clip))
   const pictures: SentPicture[] = []
-  for (const clip of new Set(visible.map((moment) => moment.clip))) {
-    const here = visible.filter((moment) => moment.clip === clip)
+  for (const here of inChunks(visible)) {
     const request = { ...requestFor(here, width), signal }
     const located = await reader.locate(request)
     if (!located.ok) return located

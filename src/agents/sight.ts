@@ -203,7 +203,7 @@ interface Located {
 }
 
 /** Consecutive moments of one file or folder, at most `chunkSize`. */
-function inChunks(moments: readonly Moment[]): Moment[][] {
+export function inChunks(moments: readonly Moment[]): Moment[][] {
   const groups: Moment[][] = []
   for (const moment of moments) {
     const group = groups.at(-1)
