@@ -1,5 +1,4 @@
 import { spawn } from 'node:child_process'
-import { getMaxListeners } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
@@ -180,8 +179,14 @@ describe('Ctrl-C', () => {
   })
 })
 
-test('hundreds may listen to Ctrl-C at the same time without a warning of a leak', () => {
+test('many may listen to Ctrl-C at the same time without a warning of a leak', async () => {
+  const warnings: Error[] = []
+  const note = (warning: Error) => warnings.push(warning)
+  process.on('warning', note)
   const { signal, release } = onInterrupt()
+  for (let i = 0; i < 100; i++) signal.addEventListener('abort', () => undefined)
+  await new Promise((soon) => setTimeout(soon, 10))
+  process.off('warning', note)
   release()
-  expect(getMaxListeners(signal)).toBe(0)
+  expect(warnings).toEqual([])
 })
