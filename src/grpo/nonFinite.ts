@@ -113,6 +113,7 @@ export async function explained<T>(
     return await step()
   } catch (error) {
     if (!(error instanceof NonFiniteError)) throw error
+    // Written twice, since each kind of evidence has its own kind of rows.
     const some = (indices: readonly number[]): Evidence =>
       of.phase === 'score'
         ? { ...of, indices: indices.map((at) => of.indices[at]!), rows: indices.map((at) => of.rows[at]!) }
