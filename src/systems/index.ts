@@ -2,6 +2,7 @@
 import type { System } from '../types.ts'
 import { longVideoAgent } from './longVideoAgent.ts'
 import type { Purpose, SystemsOptions } from './options.ts'
+import { symphony } from './symphony.ts'
 import { videoHvAgent } from './videoHvAgent.ts'
 import { wholeEpisode } from './wholeEpisode.ts'
 
@@ -13,6 +14,7 @@ const systems: { [One in Name]: (options: Extract<SystemsOptions, { name: One }>
   longVideoAgent,
   wholeEpisode,
   videoHvAgent,
+  symphony,
 }
 
 /** Every system that a configuration may name. */

@@ -139,10 +139,76 @@ export const videoHvAgentOptions = z
   })
   .strict()
 
+export const symphonyOptions = z
+  .object({
+    name: z
+      .literal('symphony')
+      .describe('Symphony: a planner that asks a grounding, a subtitle and a perception agent, and a reflection.'),
+    prompt: z
+      .enum(['brief', 'instructed'])
+      .default('instructed')
+      .describe(
+        'Prompts of the roles: `instructed` explains task and format, `brief` has what the role is given only (small policies that learnt the format).',
+      ),
+    reflections: z
+      .number()
+      .int()
+      .min(0)
+      .default(1)
+      .describe('How many answers are reflected on; those after them stand as they are.'),
+    segmentSeconds: z
+      .number()
+      .positive()
+      .default(30)
+      .describe('Length of a segment that is scored. 30: as the released code does, whose comments say a minute.'),
+    framesPerSegment: z.number().int().min(1).default(15).describe('Pictures that a segment is scored by.'),
+    leastRelevance: z
+      .number()
+      .int()
+      .min(1)
+      .max(4)
+      .default(2)
+      .describe(
+        'The planner is told of segments that score so much: 4 enough to answer, 3 relevant, 2 indirectly, 1 not.',
+      ),
+    retrievedFrames: z.number().int().min(1).default(15).describe('Frames that grounding by a cue finds.'),
+    subtitleLines: z.number().int().min(1).default(40).describe('Most lines that the subtitle agent returns.'),
+    perceptionRounds: z
+      .number()
+      .int()
+      .min(1)
+      .default(6)
+      .describe('Outputs of the perception agent at one call; the last one has to be its report.'),
+    inspectFrames: z
+      .number()
+      .int()
+      .min(1)
+      .default(70)
+      .describe('frame_inspect: evenly spaced frames of the range, at most one per second.'),
+    inspectRetrieved: z
+      .number()
+      .int()
+      .min(1)
+      .default(20)
+      .describe('frame_inspect: frames of the range most like the cue.'),
+    summaryFrames: z.number().int().min(1).default(30).describe('interval_summary: evenly spaced frames of the range.'),
+    associateFrames: z.number().int().min(1).default(10).describe('frame_associate: frames most like each cue.'),
+    repairs: z
+      .number()
+      .int()
+      .min(0)
+      .default(5)
+      .describe(
+        'Further tries of a role whose output cannot be read. 5: the released code gives its agents six tries. After them a planner has used up its cycle, and words of an agent are taken as they are.',
+      ),
+  })
+  .strict()
+
 export const systemsOptions = z.discriminatedUnion('name', [
   longVideoAgentOptions,
   wholeEpisodeOptions,
   videoHvAgentOptions,
+  symphonyOptions,
 ])
 
 /** What a system is run for: some options hold for one of them only. */
@@ -151,4 +217,5 @@ export type Purpose = 'training' | 'evaluation'
 export type LongVideoAgentOptions = z.output<typeof longVideoAgentOptions>
 export type WholeEpisodeOptions = z.output<typeof wholeEpisodeOptions>
 export type VideoHvAgentOptions = z.output<typeof videoHvAgentOptions>
+export type SymphonyOptions = z.output<typeof symphonyOptions>
 export type SystemsOptions = z.output<typeof systemsOptions>
