@@ -44,9 +44,7 @@ export function readSweep(directory: string): Promise<Result<Sweep> | null> {
 }
 
 /** What a comparison is about, and what its stored trajectories say; null when the run is no comparison. */
-export async function storedComparison(
-  directory: string,
-): Promise<Result<{ sweep: Sweep; comparison: Comparison }> | null> {
+async function storedComparison(directory: string): Promise<Result<{ sweep: Sweep; comparison: Comparison }> | null> {
   const sweep = await readSweep(directory)
   if (sweep === null || !sweep.ok) return sweep
   const cells = []

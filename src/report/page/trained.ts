@@ -74,10 +74,20 @@ const CURVES: Record<string, { label: string; unit: string; definition: string }
     definition: 'Share of the step’s turns that are well formed.',
   },
   turns: { label: 'turns', unit: 'turns per run', definition: 'Turns per trajectory.' },
-  sampledTokens: {
+  toolRate: {
+    label: 'runs with a tool',
+    unit: 'share of runs',
+    definition: 'Share of the step’s trajectories that asked any agent.',
+  },
+  meanTokens: {
     label: 'tokens written',
-    unit: 'tokens per step',
-    definition: 'Tokens that were sampled in the step and trained on.',
+    unit: 'tokens per run',
+    definition: 'Tokens that the master sampled, per trajectory.',
+  },
+  truncated: {
+    label: 'cut off',
+    unit: 'share of runs',
+    definition: 'Share of the step’s trajectories that a limit on turns or tokens ended.',
   },
   loss: { label: 'loss', unit: 'loss', definition: 'The policy loss, over the step’s minibatches.' },
   gradNorm: { label: 'gradient norm', unit: 'L2 norm', definition: 'Global norm of the gradient before clipping.' },
@@ -90,11 +100,6 @@ const CURVES: Record<string, { label: string; unit: string; definition: string }
     label: 'KL',
     unit: 'nats',
     definition: 'Mean KL to the reference policy, before its coefficient; 0 without a KL term.',
-  },
-  clipFraction: {
-    label: 'clip fraction',
-    unit: 'share of tokens',
-    definition: 'Share of tokens whose gradient was clipped away.',
   },
   clipFractionLow: {
     label: 'clip fraction, low',
