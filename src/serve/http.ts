@@ -29,6 +29,8 @@ export function createHttpServer({ options, keys, metrics, log }: HttpParts, onC
   const server = fastify({
     bodyLimit: options.bodyLimitBytes,
     requestTimeout: options.bodySeconds * 1000,
+    // nothing is read or written for as long as any request may take: its client does not read its answer
+    connectionTimeout: (options.deadlineSeconds + options.bodySeconds) * 1000,
     keepAliveTimeout: options.keepAliveSeconds * 1000,
     // looked after every second; Node's own half minute would make short limits long
     http: { headersTimeout: options.headerSeconds * 1000, connectionsCheckingInterval: 1000 },

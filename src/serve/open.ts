@@ -44,6 +44,7 @@ export async function startServer(
   // `checkpoints/mine/best` is a link: the model is named after the step that it stands for
   const folder = await realpath(newest?.directory ?? directory).catch(() => directory)
   const alias = name ?? nameOf(folder)
+  if (!/^[\x20-\x7e]+$/.test(alias)) return { ok: false, failure: nameFailure(alias) }
   const loaded = await loadCheckpoint(folder)
   if (!loaded.ok) return loaded
   const release = { step: stepOf(folder), checkpoint: loaded.value, root: folder }
@@ -111,6 +112,11 @@ export function warnStrangers({ host, apiKeyVariable }: ServeOptions, keys: Keys
 function nameOf(folder: string): string {
   const path = resolve(folder)
   return basename(basename(path).startsWith('step-') ? dirname(path) : path)
+}
+
+function nameFailure(alias: string): Failure {
+  const message = `${alias}: answers tell the model's name in a header, which holds printable ASCII characters only; give another with --name`
+  return { boundary: 'serve', kind: 'bad_request', message }
 }
 
 function stepOf(folder: string): number {

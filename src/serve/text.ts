@@ -12,10 +12,10 @@ export class AnswerText {
   /** ids[from..read) have been decoded; what comes later is decoded behind them. */
   private from = 0
   private read = 0
-  private text = ''
-  private sent = 0
-  /** Where the text ends because a stop string was written. */
-  private end: number | null = null
+  /** Decoded and not returned yet. No stop string begins before it: what could begin one is held back. */
+  private rest = ''
+  /** Whether a stop string was written, behind which there is no text. */
+  private ended = false
   private stoppedBy: string | number | null = null
 
   constructor(
@@ -30,7 +30,7 @@ export class AnswerText {
 
   /** Returns the text that has become certain with one more token. */
   push(id: number): string {
-    if (this.end !== null || this.stoppedBy !== null) return ''
+    if (this.ended || this.stoppedBy !== null) return ''
     if (this.settings.stopIds.includes(id)) {
       this.stoppedBy = id
       if (!this.settings.includeStop) return ''
@@ -42,16 +42,16 @@ export class AnswerText {
     this.add(both.slice(before.length))
     this.from = this.read
     this.read = this.ids.length
-    return this.take(this.end ?? this.text.length - heldBack(this.text, this.settings.stop))
+    return this.take(this.ended ? 0 : heldBack(this.rest, this.settings.stop))
   }
 
   /** Returns what was held back: the answer has ended. */
   finish(): string {
     const { before, both } = this.decoded()
-    if (this.end === null) this.add(both.slice(before.length))
+    if (!this.ended) this.add(both.slice(before.length))
     this.from = this.ids.length
     this.read = this.ids.length
-    return this.take(this.end ?? this.text.length)
+    return this.take(0)
   }
 
   private decoded(): { before: string; both: string } {
@@ -64,22 +64,22 @@ export class AnswerText {
 
   private add(piece: string): void {
     const { stop, includeStop } = this.settings
-    const longest = Math.max(0, ...stop.map((word) => word.length))
-    const begin = Math.max(0, this.text.length - longest)
-    this.text += piece
+    this.rest += piece
     let first: { at: number; word: string } | null = null
     for (const word of stop) {
-      const at = this.text.indexOf(word, begin)
+      const at = this.rest.indexOf(word)
       if (at >= 0 && (first === null || at < first.at)) first = { at, word }
     }
     if (first === null) return
-    this.end = first.at + (includeStop ? first.word.length : 0)
+    this.rest = this.rest.slice(0, first.at + (includeStop ? first.word.length : 0))
+    this.ended = true
     this.stoppedBy = first.word
   }
 
-  private take(end: number): string {
-    const piece = this.text.slice(this.sent, Math.max(this.sent, end))
-    this.sent += piece.length
+  /** All but the last `keep` characters of what is left. */
+  private take(keep: number): string {
+    const piece = this.rest.slice(0, this.rest.length - keep)
+    this.rest = this.rest.slice(piece.length)
     return piece
   }
 }

@@ -265,6 +265,22 @@ describe('what is written about requests', () => {
   })
 })
 
+test('a client that does not read its answer is not kept for ever', async () => {
+  // more than connections of this machine hold
+  const long = new ScriptedPolicy(() => 'x'.repeat(30_000_000))
+  const { url, server } = await serve(long, { deadlineSeconds: 2, bodySeconds: 1 })
+  const body = JSON.stringify({ model: 'master', messages: [{ role: 'user', content: 'a' }], max_tokens: 9 })
+  const socket = connect(Number(new URL(url).port), '127.0.0.1').on('error', () => {})
+  socket.pause()
+  socket.write(
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  )
+  const connections = () => new Promise<number>((told) => server.server.getConnections((_, count) => told(count)))
+  await vi.waitFor(async () => expect(await connections()).toBe(1))
+  await vi.waitFor(async () => expect(await connections()).toBe(0), { timeout: 30_000, interval: 200 })
+  socket.destroy()
+}, 40_000)
+
 test('a server that others can reach without a key says so', () => {
   const said: string[] = []
   const warn = (host: string, keys: string[] = []) =>

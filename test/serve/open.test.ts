@@ -144,6 +144,15 @@ describe('starting', () => {
     })
   })
 
+  test('a name that no header can tell is a failure that says what to do', async () => {
+    const options = serveOptions.parse({ port: 0 })
+    const started = await startServer(join(golden, 'tiny-qwen2'), engine, options, { name: '\u043a\u043b\u044e\u0447' })
+    expect(started).toMatchObject({
+      ok: false,
+      failure: { message: expect.stringContaining('give another with --name') },
+    })
+  })
+
   test('a port that is taken is a failure that says what to do', async () => {
     const other = createTcpServer()
     await new Promise<void>((listening) => other.listen(0, '127.0.0.1', listening))
