@@ -274,6 +274,44 @@ export default (messages, { session }) => JSON.stringify(written[session.split('
     expect(second).toEqual(first)
   })
 
+  test('symphony, when it asks every agent with every tool', async () => {
+    const path = join(root, 'plans.mjs')
+    writeFileSync(
+      path,
+      `const instruct = { ranges: [[0, 4]], focus: ['a table'] }
+const plans = ['grounding', 'grounding', 'subtitle', 'perception', 'finish', 'finish']
+let decisions = 0
+const looks = [
+  { tool: 'frame_inspect', question: 'what ?', range: [0, 4], cue: 'a table' },
+  { tool: 'interval_summary', question: 'what ?', range: [0, 9] },
+  { tool: 'frame_associate', question: 'what ?', cues: ['a table', 'a lamp'] },
+  { tool: 'answer', answer: 'a white thing' },
+]
+const written = {
+  planner: (said) => ({ agent: plans[said], reason: '', instruct, answer: 3 }),
+  grounding: () => decisions++ % 2 === 0 ? { type: 1, cue: 'a table' } : { type: 2 },
+  perception: (said) => looks[said],
+  reflection: () => ({ credible: false, comment: 'look again' }),
+}
+export default (messages, { session }) =>
+  JSON.stringify(written[session.split('/')[3]](messages.filter(({ role }) => role === 'assistant').length))\n`,
+    )
+    const [first, second] = await inBoth(async (world) => {
+      const few = { framesPerSegment: 1, inspectFrames: 1, inspectRetrieved: 1, summaryFrames: 2, associateFrames: 1 }
+      const config = await systemConfig({ name: 'symphony', segmentSeconds: 8, ...few }, world)
+      const scripted = { type: 'scripted', path }
+      return runConfig.parse({
+        ...config,
+        agents: { ...config.agents, frameRetrieval: { type: 'embedded', secondsPerFrame: 6 } },
+        roles: { planner: scripted, grounding: scripted, perception: scripted, reflection: scripted },
+      })
+    })
+    const agents = ['frameInspection', 'frameRetrieval', 'segmentScoring', 'subtitles']
+    const roles = ['role:grounding', 'role:perception', 'role:planner', 'role:reflection']
+    expect([...asked(first)].sort()).toEqual([...agents, ...roles].sort())
+    expect(second).toEqual(first)
+  })
+
   test('with a role that the policy does not play', async () => {
     const [first, second] = await inBoth(async (world) => {
       const config = await systemConfig({ name: 'longVideoAgent', initialGrounding: 'none' }, world)
