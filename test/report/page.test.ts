@@ -331,6 +331,16 @@ describe('writeReport', () => {
     expect(page).toContain(`$${mean.toFixed(3)}`)
   })
 
+  test('from the metrics alone where the trajectories of a training run lie step by step below it', async () => {
+    const run = await mkdtemp(join(folder, 'external-'))
+    const steps = [0, 1].map((step) => JSON.stringify({ step, reward: step, toolRate: 0.5, at: 'now' }))
+    await writeFile(join(run, 'metrics.jsonl'), `${steps.join('\n')}\n`)
+    expect(await writeReport(run)).toMatchObject({ ok: true })
+    const page = await readFile(join(run, 'report.html'), 'utf8')
+    expect(page).toContain('How did training go?')
+    expect(page).toMatch(/>runs with a tool</)
+  })
+
   test('of a file: says that a folder is expected', async () => {
     await writeFile(join(folder, 'file'), '')
     const written = await writeReport(join(folder, 'file'))
