@@ -9,7 +9,6 @@ import type {
   Agent,
   AgentAnswer,
   AgentCalls,
-  AgentKind,
   Agents,
   Failure,
   Message,
