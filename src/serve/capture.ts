@@ -108,7 +108,7 @@ async function openIn(
       await store.release()
       return failed(
         lost.kind,
-        `${lost.message} What is not stored stays in ${directory}/open-sessions, and the next server goes on from it.`,
+        `${lost.message}. What is not stored stays in ${directory}/open-sessions, and the next server goes on from it.`,
       )
     }
     return { ok: true, value: { capture, close: () => close().finally(letGo) } }
