@@ -2,8 +2,8 @@
  * Episodes that are told and not rendered, for lessons: tasks with their answers, and stand-ins for the agents in the words of the
  * embedded ones, which read the story instead of pictures. They are right as often as the options say. Nothing here is measured on.
  */
-import { type Dice, type Story, type StoryQuestion, tellStory } from './dataset/miniature/story.ts'
-import { OBJECTS } from './dataset/miniature/words.ts'
+import { type Dice, type Story, type StoryLine, type StoryQuestion, tellStory } from './dataset/miniature/story.ts'
+import { ITEMS, NAMES, OBJECTS, PLACES } from './dataset/miniature/words.ts'
 import type {
   Agent,
   AgentAnswer,
@@ -11,9 +11,15 @@ import type {
   CaptionAnswer,
   CaptionRequest,
   Episode,
+  FrameRetrievalAnswer,
+  FrameRetrievalRequest,
   Gold,
   InspectionAnswer,
   InspectionRequest,
+  SegmentScoringAnswer,
+  SegmentScoringRequest,
+  SubtitleAnswer,
+  SubtitleRequest,
   SummaryAnswer,
   SummaryRequest,
   Task,
@@ -85,8 +91,8 @@ export interface GroundingRates {
 
 /** Every agent that a taught system asks. */
 export function simulatedAgents({ story, asked }: ToldTask, rates: GroundingRates, dice: Dice): Agents {
-  const sceneAt = (time: number) =>
-    (story.clips[Math.min(story.clips.length - 1, Math.floor(time / CLIP_SECONDS))] as Story['clips'][number]).scene
+  const clipAt = (time: number) =>
+    story.clips[Math.min(story.clips.length - 1, Math.floor(time / CLIP_SECONDS))] as Story['clips'][number]
   return {
     grounding: {
       name: 'simulated-grounding',
@@ -115,12 +121,57 @@ export function simulatedAgents({ story, asked }: ToldTask, rates: GroundingRate
       },
     },
     captioner: simulated<CaptionRequest, CaptionAnswer>(({ times }) => ({
-      captions: times.map((time) => ({ time, text: simulatedSight(sceneAt(time), '', dice) })),
+      captions: times.map((time) => ({ time, text: simulatedSight(clipAt(time).scene, '', dice) })),
     })),
     frameInspection: simulated<InspectionRequest, InspectionAnswer>(({ times, question }) => {
       const query = (['color', 'sign', 'object'] as const).find((word) => question.includes(word)) ?? ''
-      const seen = times.map((time) => simulatedSight(sceneAt(time), query, dice))
+      const seen = times.map((time) => simulatedSight(clipAt(time).scene, query, dice))
       return { text: [...new Set(seen)].join(' ') }
+    }),
+    subtitles: simulated<SubtitleRequest, SubtitleAnswer>(({ episode, query, count }) => {
+      const wanted = topicsOf(query ?? '')
+      const lines = episode.clips
+        .flatMap(({ id, start, subtitles }) =>
+          subtitles.map(({ speaker = null, text, start: within = 0 }) => ({
+            clipId: id,
+            start: start + within,
+            end: start + within + CLIP_SECONDS / subtitles.length,
+            speaker,
+            text,
+          })),
+        )
+        .filter(({ speaker, text }) => topicsOf(`${speaker} ${text}`).some((word) => wanted.includes(word)))
+        .map((line) => ({ line, shared: topicsOf(line.text).filter((word) => wanted.includes(word)).length }))
+        .sort((a, b) => b.shared - a.shared)
+        .slice(0, count)
+        .map(({ line }) => line)
+        .sort((a, b) => a.start - b.start)
+      const entities = [...new Set(lines.flatMap(({ speaker }) => speaker ?? []))]
+      return { available: true, lines, entities, topic: '' }
+    }),
+    segmentScoring: simulated<SegmentScoringRequest, SegmentScoringAnswer>(({ question, segments }) => ({
+      scores: segments.map(({ start, end }) => {
+        const { lines, scene } = clipAt((start + end) / 2)
+        const wanted = topicsOf(question.text)
+        const shared = ({ speaker, text }: StoryLine) =>
+          topicsOf(`${speaker} ${text}`).filter((word) => wanted.includes(word)).length
+        const closest = lines.reduce((best, line) => (shared(line) > shared(best) ? line : best))
+        const relevance = ([1, 2, 3] as const)[Math.min(2, shared(closest))] as 1 | 2 | 3
+        const caption = simulatedSight(scene, '', dice)
+        const reasoning = relevance === 1 ? null : `closest : ${closest.speaker} : ${closest.text}`
+        return { relevance, caption, reasoning }
+      }),
+    })),
+    frameRetrieval: simulated<FrameRetrievalRequest, FrameRetrievalAnswer>(({ stretch, count }) => {
+      const within = stretch ?? { start: 0, end: story.clips.length * CLIP_SECONDS }
+      const middles = story.clips.map((_, clip) => (clip + 0.5) * CLIP_SECONDS)
+      const there = middles.filter((time) => time >= within.start && time < within.end)
+      return {
+        hits: dice
+          .shuffle(there)
+          .slice(0, count)
+          .map((time, place) => ({ time, score: 1 / (1 + place) })),
+      }
     }),
     summary: simulated<SummaryRequest, SummaryAnswer>(({ lines, words }) => ({
       text: lines
@@ -143,6 +194,13 @@ function simulated<Request, Answer extends AgentAnswer>(
     }),
   }
 }
+
+/** The words that lines and questions are matched by. */
+function topicsOf(text: string): string[] {
+  return text.split(' ').filter((word) => TOPICS.has(word))
+}
+
+const TOPICS: ReadonlySet<string> = new Set([...NAMES, ...PLACES, ...ITEMS])
 
 /** What the embedded vision agent says of a scene, with its usual slips: text missed, one object too many. */
 export function simulatedSight(scene: Story['clips'][number]['scene'], query: string, dice: Dice): string {

@@ -22,6 +22,17 @@ const RATES = { firstGroundingRate: 0.6, nextGroundingRate: 0.95 }
 /** As the committed configurations have them. */
 const SYSTEMS: Record<string, object> = {
   videoHvAgent: { name: 'videoHvAgent', prompt: 'brief', frames: 24, summaryParts: 1, summaryWords: 30 },
+  symphony: {
+    name: 'symphony',
+    prompt: 'brief',
+    segmentSeconds: 5,
+    leastRelevance: 3,
+    retrievedFrames: 3,
+    subtitleLines: 4,
+    inspectFrames: 1,
+    inspectRetrieved: 1,
+    repairs: 0,
+  },
 }
 
 test('every system with stand-ins is tested here', () => {

@@ -28,7 +28,7 @@ type Line = readonly [role: Role, text: string | SpeakerResult]
 
 const plan = (agent: string, more: object = {}): Line => [
   'planner',
-  JSON.stringify({ agent, reason: `for ${agent}`, ...more }),
+  JSON.stringify({ reason: `for ${agent}`, agent, ...more }),
 ]
 const look = (ranges: number[][] = [[10, 20]], focus = ['a mug']) => plan('perception', { instruct: { ranges, focus } })
 const finish = (answer: number | string) => plan('finish', { answer })
@@ -204,9 +204,9 @@ test('plans, results, a reflection that is not content, and the second answer', 
   expect(told(played, 'reflection', 0)).toBe(
     [
       'question : what does Ann hold ?\na0 a cup\na1 a mug\na2 a hat\na3 a key\na4 a map\n<history>',
-      `{"agent":"grounding","reason":"for grounding"}\n${segments}`,
-      `{"agent":"subtitle","reason":"for subtitle"}\n${quoted}`,
-      '{"agent":"perception","reason":"for perception","instruct":{"ranges":[[10,20]],"focus":["a mug"]}}\nshe holds a mug',
+      `{"reason":"for grounding","agent":"grounding"}\n${segments}`,
+      `{"reason":"for subtitle","agent":"subtitle"}\n${quoted}`,
+      '{"reason":"for perception","agent":"perception","instruct":{"ranges":[[10,20]],"focus":["a mug"]}}\nshe holds a mug',
       '</history>\n<proposed>\na0\n</proposed>',
     ].join('\n'),
   )
@@ -524,7 +524,7 @@ describe('subtitles', () => {
     [{ available: false, lines: [], entities: [], topic: '' }, 'there are no subtitles .'],
     [{ available: true, lines: [], entities: [], topic: '' }, 'no line bears on the question .'],
     [{ available: true, lines: [line], entities: [], topic: '' }, 'my mug !'],
-    [{ available: true, lines: [{ ...line, start: 3.9 }], entities: [], topic: '' }, '3 - 4 s my mug !'],
+    [{ available: true, lines: [{ ...line, start: 3.9 }], entities: [], topic: '' }, '3 s my mug !'],
   ])('%#', async (subtitles, text) => {
     expect(told(await play([plan('subtitle'), ...afterwards], { replies: { subtitles } }), 'planner', 1)).toBe(text)
   })
@@ -653,5 +653,5 @@ test('instructions come before what a role is given and name its format; what an
 test('results are cut to the budget', async () => {
   const played = await play([plan('subtitle'), ...afterwards], { fitObservation: (text) => text.slice(0, 10) })
   expect(told(played, 'planner', 1)).toBe('31 - 34 s ')
-  expect(told(played, 'reflection', 0)).toContain('"for subtitle"}\n31 - 34 s \n</history>')
+  expect(told(played, 'reflection', 0)).toContain('"agent":"subtitle"}\n31 - 34 s \n</history>')
 })

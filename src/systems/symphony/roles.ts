@@ -36,9 +36,9 @@ export function planSchema(question: Question, length: number) {
   return z.discriminatedUnion(
     'agent',
     [
-      z.object({ agent: z.literal('grounding'), reason }),
-      z.object({ agent: z.literal('subtitle'), reason }),
-      z.object({ agent: z.literal('perception'), reason, instruct }),
+      z.object({ reason, agent: z.literal('grounding') }),
+      z.object({ reason, agent: z.literal('subtitle') }),
+      z.object({ reason, agent: z.literal('perception'), instruct }),
       finishSchema(question),
     ],
     { error: 'expected the agent grounding, subtitle, perception or finish' },
@@ -54,7 +54,7 @@ export function finishSchema({ options }: Question) {
     .int()
     .min(0)
     .max(options.length - 1)
-  return z.object({ agent: z.literal('finish'), reason: words, answer: options.length === 0 ? some : option })
+  return z.object({ reason: words, agent: z.literal('finish'), answer: options.length === 0 ? some : option })
 }
 
 export function plannerPrompt(style: PromptStyle, question: Question, length: number): Message[] {
@@ -65,10 +65,10 @@ export function plannerPrompt(style: PromptStyle, question: Question, length: nu
 - perception looks at pictures. Tell it where, as ranges in seconds, and give it up to three phrases of what to look for.
 - finish gives the answer${question.options.length === 0 ? '' : ', as the number of the option: 2 for a2'}.
 Agents can be wrong or contradict each other: then ask another one, or the same one about another place. Write JSON alone, one of
-{"agent": "grounding", "reason": "..."}
-{"agent": "subtitle", "reason": "..."}
-{"agent": "perception", "reason": "...", "instruct": {"ranges": [[120, 150]], "focus": ["..."]}}
-{"agent": "finish", "reason": "...", "answer": ${answer}}`
+{"reason": "...", "agent": "grounding"}
+{"reason": "...", "agent": "subtitle"}
+{"reason": "...", "agent": "perception", "instruct": {"ranges": [[120, 150]], "focus": ["..."]}}
+{"reason": "...", "agent": "finish", "answer": ${answer}}`
   return prompt(style, instructions, [...askedLines(question), lasts(length)])
 }
 

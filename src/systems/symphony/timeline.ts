@@ -52,7 +52,7 @@ export function quoted({ available, lines, entities, topic }: SubtitleAnswer): s
   return [
     ...lines.map(({ start, end, speaker, text }) =>
       [
-        ...(start === null ? [] : [between(start, end ?? start)]),
+        ...(start === null ? [] : [end === null ? `${Math.floor(start)} s` : between(start, end)]),
         ...(speaker === null ? [] : [speaker, ':']),
         text,
       ].join(' '),
