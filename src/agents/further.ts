@@ -38,7 +38,7 @@ export interface FurtherParts {
 }
 
 /** Fails when an endpoint's key is not set. */
-export function openFurtherAgents(options: AgentsOptions, parts: FurtherParts): Result<Partial<FurtherAgents>> {
+export function openFurtherAgents(options: AgentsOptions, parts: FurtherParts): Result<FurtherAgents> {
   const { frames, embed } = parts
   const sight = openSight(parts, options.sight)
   const endpoints = openEndpoints(parts.answers)
@@ -90,7 +90,8 @@ export function openFurtherAgents(options: AgentsOptions, parts: FurtherParts): 
     if (!agent.ok) return agent
     Object.assign(agents, { [kind]: agent.value })
   }
-  return { ok: true, value: agents }
+  // the record above names every kind
+  return { ok: true, value: agents as FurtherAgents }
 }
 
 type Ours<Options> = Extract<Options, { type: 'embedded' }>

@@ -1,6 +1,6 @@
 /** The agents room's door: opens the grounding, the vision and the further agents that the options name. */
 import { join } from 'node:path'
-import type { Agents, Episode, Failure, GroundingAgent, Result, VisionAgent } from '../types.ts'
+import type { Agents, Episode, Failure, FurtherAgents, GroundingAgent, Result, VisionAgent } from '../types.ts'
 import type { FrameReader } from '../video/index.ts'
 import { openFrameReader } from '../video/index.ts'
 import { openCache } from './cache.ts'
@@ -30,15 +30,16 @@ export type { QueryKind } from './query.ts'
 export { queryKind } from './query.ts'
 export type { PrepareOptions } from './visionEmbedded.ts'
 
-export type OpenAgents = Agents & {
-  /**
-   * Lets the embedded agents see and read whole episodes ahead of any question, much faster than clip by clip; answers do not change, and what was
-   * seen is kept (see `cacheDirectory`). Endpoint agents have nothing to prepare. Resolves to what could not be seen.
-   */
-  prepare(episodes: readonly Episode[], options?: PrepareOptions): Promise<readonly Failure[]>
-  /** Finishes what the models have begun, writes what is cached, stops the threads. Requests that still wait fail. */
-  close(): Promise<void>
-}
+export type OpenAgents = Agents &
+  FurtherAgents & {
+    /**
+     * Lets the embedded agents see and read whole episodes ahead of any question, much faster than clip by clip; answers do not change, and what was
+     * seen is kept (see `cacheDirectory`). Endpoint agents have nothing to prepare. Resolves to what could not be seen.
+     */
+    prepare(episodes: readonly Episode[], options?: PrepareOptions): Promise<readonly Failure[]>
+    /** Finishes what the models have begun, writes what is cached, stops the threads. Requests that still wait fail. */
+    close(): Promise<void>
+  }
 
 /**
  * Opens all agents; models load with the first request that needs them. Fails when an endpoint's key is not set.

@@ -80,9 +80,9 @@ export function asks(text: string, options: readonly string[] = []): Question {
   return { qid: '1', episodeId: 'film_s01e01', text, options }
 }
 
-export async function open(options: Record<string, unknown>): Promise<Required<OpenAgents>> {
+export async function open(options: Record<string, unknown>): Promise<OpenAgents> {
   const parsed = agentsOptions.parse({ cacheDirectory: null, video: { cacheDirectory: null }, ...options })
-  return value(await openAgents(parsed)) as Required<OpenAgents>
+  return value(await openAgents(parsed))
 }
 
 export function value<T>(result: Result<T>): T {

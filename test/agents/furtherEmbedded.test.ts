@@ -6,7 +6,7 @@ import type { Episode, Stretch } from '../../src/types.ts'
 import { asks, episodeOf, type Film, failure, makeFilm, open, value } from './film.ts'
 
 let film: Film
-let agents: Required<OpenAgents>
+let agents: OpenAgents
 let episode: Episode
 const clip = (index: number): Stretch => ({ start: 2 * index, end: 2 * index + 2 })
 

@@ -75,21 +75,25 @@ describe('captioner', () => {
     server.script(says('{"captions": ["one"]}'), says('```json\n{"captions": ["one", "two"]}\n```'))
     const wrong = failure(await agents.captioner.ask({ episode, times: [0.5, 2.5] }, {}))
     expect(wrong).toMatchObject({ boundary: 'agent', kind: 'bad_response' })
-    expect(wrong.message).toMatch(
-      /captioner \(endpoint:seer\).*captions.*"\{"captions": \["one"\]\}"|captioner.*captions/,
-    )
+    expect(wrong.message).toMatch(/captioner \(endpoint:seer\).*captions/)
     const { captions } = value(await agents.captioner.ask({ episode, times: [0.5, 2.5] }, {}))
     expect(captions.map(({ text }) => text)).toEqual(['one', 'two'])
     await agents.close()
   })
 
   test('retries, and gives up at the deadline', async () => {
-    const agents = await open({ captioner: endpoint({ attemptSeconds: 0.2, deadlineSeconds: 1.5, retries: 3 }) })
+    const agents = await open({ captioner: endpoint() })
     server.script(status(503, { 'retry-after': '0' }), says('{"captions": ["one"]}'))
     expect(value(await agents.captioner.ask({ episode, times: [0.5] }, {})).captions).toHaveLength(1)
-    server.script(hangs)
-    expect(failure(await agents.captioner.ask({ episode, times: [2.5] }, {})).kind).toBe('timeout')
+    expect(server.received).toHaveLength(2)
     await agents.close()
+    const hasty = await open({ captioner: endpoint({ deadlineSeconds: 0.5 }) })
+    server.script(hangs)
+    expect(failure(await hasty.captioner.ask({ episode, times: [2.5] }, {}))).toMatchObject({
+      kind: 'timeout',
+      message: expect.stringContaining('captioner (endpoint:seer)'),
+    })
+    await hasty.close()
   })
 
   test('from a file: one caption per second; a video or a file that is not there, and one that is no such file', async () => {
