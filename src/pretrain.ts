@@ -76,6 +76,7 @@ export const pretrainConfig = z
           .string()
           .default('master')
           .describe('The role of the system that is taught; scripts play its others (src/standIns).'),
+        turns: count.nullable().default(null).describe("K in lessons of such a role; null: the system's own number."),
         firstGroundingRate: share
           .default(0.6)
           .describe('How often the simulated grounding agent is right at once; low, so that wrong clips are seen.'),
@@ -297,7 +298,9 @@ function lessonsOf({ seed, lessons: options }: PretrainConfig, { files, vocabula
       'lessons',
     )
     if (!tokenizer.ok) return tokenizer
-    transcripts = new RoleLessons({ seed, system, role, standIns: stand, tokenizer: tokenizer.value, rates: options })
+    const { turns } = options
+    const settings = { seed, system, role, turns, standIns: stand, tokenizer: tokenizer.value, rates: options }
+    transcripts = new RoleLessons(settings)
   }
   return { ok: true, value: new Lessons(seed, vocabulary, system, options, transcripts) }
 }

@@ -20,6 +20,8 @@ export interface RoleLessonsSettings {
   system: System
   /** The role that is taught. */
   role: string
+  /** K; null: the system's own. */
+  turns: number | null
   standIns: StandIns
   tokenizer: TextTokenizer
   rates: GroundingRates
@@ -44,7 +46,7 @@ export class RoleLessons implements Transcripts {
 
   /** One run: a lesson per training sequence of the role. */
   private async run(kind: Kind): Promise<Lesson[]> {
-    const { system, role, standIns, rates, tokenizer, seed } = this.settings
+    const { system, role, turns, standIns, rates, tokenizer, seed } = this.settings
     const told = this.stories.next()
     const teacher = new TeacherPolicy(this.settings, told, this.dice)
     const stood: FrozenRole = { policy: new ScriptedPolicy(standIns.script), temperature: 0, maxTokens: 512 }
@@ -53,7 +55,7 @@ export class RoleLessons implements Transcripts {
       policy: teacher,
       roles: Object.fromEntries(system.roles.flatMap((one) => (one === role ? [] : [[one, stood]]))),
       agents: simulatedAgents(told, rates, this.dice),
-      options: rolloutOptions.parse({ groupSize: 1, budget: { tokensPerTurn: 1024 } }),
+      options: rolloutOptions.parse({ groupSize: 1, budget: { turns, tokensPerTurn: 1024 } }),
       step: this.runs++,
       runSeed: seed,
     })
