@@ -67,9 +67,9 @@ async function listen(server: ReturnType<typeof createViewer>, port: number | nu
   }
 }
 
-/** Reads all stores once, so that lists and links are there when somebody asks. */
+/** Reads all stores once, so that lists and links are there when somebody asks; one that cannot be read is told and passed over. */
 async function readAll(server: ReturnType<typeof createViewer>, progress: Progress): Promise<void> {
-  const stores = await server.openStores()
+  const stores = await server.openStores((trouble) => progress.line(trouble))
   progress.stage('reading the run', 100)
   let trajectories = 0
   for (const [at, store] of stores.entries()) {

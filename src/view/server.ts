@@ -1,6 +1,6 @@
 /**
  * The viewer over HTTP, for one person on this machine: which address is which page of which store. Reads a run's folder and writes
- * nothing but labels.
+ * nothing but labels and, when it is asked for, the report.
  *
  * Only requests that name this machine are answered, so that no page of the web can read a run through the reader's browser. Gold is
  * not sent before it is asked for: what is not in the address is not in the page.
@@ -31,7 +31,7 @@ type Asked = { Params: { store?: string; '*': string } }
 export function createViewer(
   folder: ViewedFolder,
   options: Pick<ViewOptions, 'rows' | 'patienceMs'>,
-): FastifyInstance & { openStores(): Promise<StorePages[]> } {
+): FastifyInstance & { openStores(tell: (trouble: string) => void): Promise<StorePages[]> } {
   const stores = new OpenStores(folder, options)
   const server = fastify({ logger: false, forceCloseConnections: true, bodyLimit: 1 << 16 })
 
@@ -92,12 +92,18 @@ export function createViewer(
         return readFile(join(import.meta.dirname, 'assets', name))
       })
   }
-  return Object.assign(server, { openStores: () => stores.all() })
+  return Object.assign(server, { openStores: (tell: (trouble: string) => void) => stores.readable(tell) })
 
   async function listOfStores(): Promise<string> {
     const names = await stores.names()
     const states = []
-    for (const name of names) states.push({ name, state: await (await stores.open(name)).state() })
+    for (const name of names) {
+      const state = await stores.open(name).then(
+        (pages) => pages.state(),
+        (error: unknown) => troubleOf(error),
+      )
+      states.push({ name, state })
+    }
     return page({
       run: folder.name,
       root: '/',
@@ -180,14 +186,26 @@ class OpenStores {
     return found
   }
 
-  async all(): Promise<StorePages[]> {
-    const names = await this.names()
-    return Promise.all(names.map((name) => this.open(name)))
+  /** All that can be opened; what is wrong with the others is told. */
+  async readable(tell: (trouble: string) => void): Promise<StorePages[]> {
+    const found = []
+    for (const name of await this.names()) {
+      const pages = await this.open(name).catch((error: unknown) => troubleOf(error))
+      if ('trouble' in pages) tell(pages.trouble)
+      else found.push(pages)
+    }
+    return found
   }
 
   async close(): Promise<void> {
     for (const pages of this.opened.values()) await (await pages).close()
   }
+}
+
+/** Why a store cannot be shown. Throws what is no failure of the store. */
+function troubleOf(error: unknown): { trouble: string } {
+  if (error instanceof PageError) return { trouble: error.message }
+  throw error
 }
 
 /** `name` as it stands in an address, decoded. */

@@ -5,7 +5,13 @@ import type { StoreName } from './sources.ts'
 import type { StoreState } from './storePages.ts'
 import { count, percent } from './words.ts'
 
-export function storesBody(stores: readonly { name: StoreName; state: StoreState }[]): Html {
+/** A store, and where it stands or why it cannot be read. */
+export interface ListedStore {
+  name: StoreName
+  state: StoreState | { trouble: string }
+}
+
+export function storesBody(stores: readonly ListedStore[]): Html {
   return html`<h1>Stores</h1>
 <div data-follow id="stores">
 ${
@@ -20,9 +26,11 @@ ${
 </div>`
 }
 
-function storeRow({ name: { path, label }, state }: { name: StoreName; state: StoreState }): Html {
-  const { trajectories, right, indexed, complete } = state
+function storeRow({ name: { path, label }, state }: ListedStore): Html {
   const where = path === '' || path === label ? null : html`<span class="id">${path}</span>`
+  if ('trouble' in state)
+    return html`<tr><td class="question">${label}${where}</td><td colspan="2"></td><td data-name="State">cannot be read: ${state.trouble}</td></tr>`
+  const { trajectories, right, indexed, complete } = state
   return html`<tr>
 <td class="question"><a href="${storeRoot(path)}">${label}</a>${where}</td>
 <td data-name="Trajectories" class="number">${count(trajectories)}</td>

@@ -251,6 +251,20 @@ describe('a folder with several stores', () => {
     expect(page).toContain('data-follow-after')
   })
 
+  test('a store that cannot be read is told and passed over', async () => {
+    const broken = join(folder, 'cells/broken')
+    mkdirSync(broken)
+    writeFileSync(join(broken, 'trajectories.arrows'), 'no arrow')
+    const page = await body('/stores', viewer)
+    expect(page).toMatch(/cell cells\/broken<[\s\S]*?cannot be read: [^<]*trajectories\.arrows: expected an Arrow/)
+    expect(page).toMatch(/cell cells\/c<[\s\S]*?>18</)
+    const told: string[] = []
+    expect(await viewer.openStores((trouble) => told.push(trouble))).toHaveLength(2)
+    expect(told).toEqual([expect.stringContaining('broken/trajectories.arrows')])
+    expect((await get('/in/cells~broken/', viewer)).statusCode).toBe(404)
+    rmSync(broken, { recursive: true })
+  })
+
   test('every address in the pages of a store stays within it', async () => {
     for (const path of ['', '?gold=1&page=1', 't/0/q1/2?gold=1', 'tokens/0/q1/2', 'training']) {
       const page = await body(`/in/cells~c/${path}`, viewer)
