@@ -2,6 +2,7 @@
  * What every further agent has in common: its name stands in its failures, the time that it took in its usage, and a model that did not
  * run is a failure that says what to do. Knows no agent.
  */
+import { setMaxListeners } from 'node:events'
 import type { Agent, AgentAnswer, AgentKind, CallOptions, Result, Usage } from '../types.ts'
 import { failed, reasonOf } from './failure.ts'
 import { oneCall, secondsSince } from './usage.ts'
@@ -38,15 +39,23 @@ async function guarded<Request, Answer extends AgentAnswer>(
   request: Request,
   options: CallOptions,
 ): Promise<Result<Answer>> {
-  if (options.signal?.aborted) return cancelled()
+  const { signal: caller } = options
+  if (caller?.aborted) return cancelled()
+  // One listener on the caller's signal, however many pictures and calls an answer takes.
+  const controller = new AbortController()
+  const stop = () => controller.abort()
+  setMaxListeners(0, controller.signal)
+  caller?.addEventListener('abort', stop, { once: true })
   try {
-    return await body(request, options)
+    return await body(request, { ...options, signal: controller.signal })
   } catch (error) {
     return failed(
       'agent',
       'missing_file',
       `an embedded model did not run (${reasonOf(error)}); reinstall the packages with npm ci`,
     )
+  } finally {
+    caller?.removeEventListener('abort', stop)
   }
 }
 

@@ -1,4 +1,5 @@
 /** The further agents behind a scripted HTTP server, with pictures of a real film; and captions from files. */
+import { getEventListeners } from 'node:events'
 import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import sharp from 'sharp'
@@ -141,6 +142,24 @@ describe('captioner', () => {
     expect(summary.text.split(' ').length).toBeLessThanOrEqual(30)
     await agents.close()
   })
+})
+
+test('many calls under one signal: no listener is left on it, and none too many are on it meanwhile', async () => {
+  const { signal } = new AbortController()
+  const warned: string[] = []
+  const warn = ({ name }: Error) => warned.push(name)
+  process.on('warning', warn)
+  const agents = await open({ captioner: endpoint({ picturesPerCall: 1, width: 32 }) })
+  server.script(says('{"captions": ["one"]}'))
+  const times = Array.from({ length: 30 }, (_, index) => 0.5 + index / 100)
+  const { captions, usage } = value(await agents.captioner.ask({ episode, times }, { signal }))
+  expect(captions).toHaveLength(30)
+  // of pictures that look the same, one is asked for
+  expect(usage.calls).toBe(30)
+  await agents.close()
+  process.off('warning', warn)
+  expect(warned).not.toContain('MaxListenersExceededWarning')
+  expect(getEventListeners(signal, 'abort')).toHaveLength(0)
 })
 
 test('summary: notes with their times in, words out, cut where they were too many', async () => {
