@@ -154,7 +154,6 @@ test('many calls under one signal: no listener is left on it, and none too many 
   const times = Array.from({ length: 30 }, (_, index) => 0.5 + index / 100)
   const { captions, usage } = value(await agents.captioner.ask({ episode, times }, { signal }))
   expect(captions).toHaveLength(30)
-  // of pictures that look the same, one is asked for
   expect(usage.calls).toBe(30)
   await agents.close()
   process.off('warning', warn)
