@@ -22,13 +22,12 @@ const play: Script = (messages, request) => {
     default: {
       const evidence = evidenceIn(prompt)
       const kept = optionsIn(prompt)
-      const placeOf = ({ text }: { text: string }) => evidence.lastIndexOf(text)
       // what was seen stands behind what was said
-      const last = kept.reduce((best, one) => (placeOf(one) > placeOf(best) ? one : best))
+      const named = namedFirst([...evidence].reverse(), kept) ?? kept[0]
       return JSON.stringify({
         reasoning_summary: evidence.join(' '),
         conflict_resolution: '',
-        final_answer: last.option,
+        final_answer: named?.option ?? 0,
         explanation: '',
       })
     }
@@ -69,24 +68,48 @@ export function keyOf(question: string): string {
   return key
 }
 
-/** Says what the evidence names, then answers with any of the options that are left. */
-const answer: Teacher = ({ messages, task, gold, dice }) => {
+/**
+ * Says where it takes its answer from, summary or evidence, which option is named there, and answers with that one. Taking it from the
+ * summary is the habit that reinforcement has to break: the evidence was looked up for this question, the summary was not.
+ */
+const answer: Teacher = ({ messages, dice }) => {
   const prompt = messages[0]?.content ?? ''
-  const right = task.question.options[gold.answer] as string
-  const names = evidenceIn(prompt).includes(right)
-  const guess = dice.pick(optionsIn(prompt)).option
+  const kept = optionsIn(prompt)
+  const source = dice.chance(SUMMARY_RATE) ? 'summary' : 'evidence'
+  const named =
+    source === 'summary'
+      ? namedFirst(blockIn(prompt, 'summary').join(' ').split(' '), kept)
+      : namedFirst(evidenceIn(prompt).reverse(), kept)
   return [
-    { text: '{ "reasoning_summary" : "' },
-    { text: names ? `a${gold.answer}` : 'nothing', concludes: true },
-    { text: `" , "conflict_resolution" : " " , "final_answer" : ${guess} , "explanation" : " " }` },
+    { text: `{ "reasoning_summary" : " ${source}` },
+    { text: named === null ? 'nothing' : `a${named.option}`, concludes: true },
+    { text: '" , "conflict_resolution" : " " , "final_answer" :' },
+    { text: String((named ?? dice.pick(kept)).option), ...(named === null ? {} : { concludes: true }) },
+    { text: ', "explanation" : " " }' },
   ]
+}
+
+/** How often the teacher of the answer role takes its answer from the summary. */
+const SUMMARY_RATE = 0.7
+
+function namedFirst(words: readonly string[], options: readonly Option[]): Option | null {
+  for (const word of words) {
+    const named = options.find(({ text }) => text === word)
+    if (named !== undefined) return named
+  }
+  return null
 }
 
 function questionIn(prompt: string): string {
   return /^question : (.*)$/m.exec(prompt)?.[1] ?? ''
 }
 
-function optionsIn(prompt: string): { option: number; text: string }[] {
+interface Option {
+  option: number
+  text: string
+}
+
+function optionsIn(prompt: string): Option[] {
   return [...prompt.matchAll(/^a(\d) (?!: )(.*)$/gm)].map(([, option, text = '']) => ({ option: Number(option), text }))
 }
 
@@ -110,7 +133,7 @@ export const videoHvAgent: StandIns = {
   tokens: [
     ...['hypotheses', 'summary', 'verification'].flatMap((tag) => [`<${tag}>`, `</${tag}>`]),
     ...['reasoning_summary', 'conflict_resolution', 'final_answer', 'explanation'].map((key) => `"${key}"`),
-    ...'{ } " _ clue evidence reasoning status verified partial'.split(' '),
+    ...'{ } " _ clue evidence summary reasoning status verified partial'.split(' '),
   ],
 }
 
