@@ -73,8 +73,8 @@ function readResults(messages: readonly Message[], question: string): Read {
 }
 
 /**
- * Says what the results name: an option; that it is here, and when; or that it is elsewhere. Then asks any agent, for anything, or answers
- * with any option.
+ * Says what the results name: an option; that it is here, and when; or that it is elsewhere. Then asks any agent, for anything, or answers:
+ * with that option, or with any while none was named.
  */
 const planner: Teacher = ({ messages, task, gold, dice }) => {
   const { question } = task
@@ -91,7 +91,13 @@ const planner: Teacher = ({ messages, task, gold, dice }) => {
       ...(range === null ? [] : [{ text: `[ ${range[0]} , ${range[1]} ]`, concludes: true as const }]),
       { text: `] , "focus" : [ " ${dice.pick(LOOKS)} " ] } }` },
     ],
-    finish: [{ text: `, "answer" : ${dice.below(question.options.length)} }` }],
+    finish: [
+      { text: ', "answer" :' },
+      known
+        ? { text: String(gold.answer), concludes: true as const }
+        : { text: String(dice.below(question.options.length)) },
+      { text: '}' },
+    ],
   }
   return [
     { text: '{ "reason" : "' },
