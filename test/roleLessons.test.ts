@@ -73,7 +73,7 @@ describe.each(Object.entries(standIns))('%s', (name, stand) => {
   const system = createSystem(systemsOptions.parse(SYSTEMS[name]), 'training')
   const tokenizer = tokenizerOf(stand.tokens)
   const lessonsIn = (role: string, seed = 1) =>
-    new RoleLessons({ seed, system, role, turns: 3, standIns: stand, tokenizer, rates: RATES })
+    new RoleLessons({ seed, system, role, turns: 4, standIns: stand, tokenizer, rates: RATES })
 
   describe.each(Object.keys(stand.teachers))('lessons in %s', (role) => {
     test('are prompts and well-formed outputs, ended by the end of a message', async () => {
@@ -110,7 +110,7 @@ describe.each(Object.entries(standIns))('%s', (name, stand) => {
         seed: 1,
         system,
         role,
-        turns: 3,
+        turns: 4,
         standIns: { ...stand, teachers },
         tokenizer,
         rates: RATES,
@@ -132,7 +132,7 @@ describe.each(Object.entries(standIns))('%s', (name, stand) => {
         system,
         policy: new ScriptedPolicy(stand.script),
         agents: simulatedAgents(told, RATES, dice),
-        options: rolloutOptions.parse({ groupSize: 1, budget: { turns: 3 } }),
+        options: rolloutOptions.parse({ groupSize: 1, budget: { turns: 4 } }),
         step: i,
         runSeed: 1,
       })

@@ -73,13 +73,14 @@ function readResults(messages: readonly Message[], question: string): Read {
 }
 
 /**
- * Says what the results name: an option; that it is here, and when; or that it is elsewhere. Then asks any agent, for anything, or answers:
- * with that option, or with any while none was named.
+ * Says what the results name: an option; that it is here, and when; or that it is elsewhere. Then asks any agent, or answers: with that
+ * option, or with any while none was named.
  */
 const planner: Teacher = ({ messages, task, gold, dice }) => {
   const { question } = task
   const { naming, range, seen } = readResults(messages, question.text)
-  const evidence = focusOf(question.text) === null ? naming : seen
+  const focus = focusOf(question.text)
+  const evidence = focus === null ? naming : seen
   const known = evidence?.split(' ').includes(question.options[gold.answer] as string) === true
   const forced = messages.at(-1)?.content.endsWith('finish now .') === true
   const agent = forced ? 'finish' : dice.pick(AGENTS)
@@ -89,7 +90,9 @@ const planner: Teacher = ({ messages, task, gold, dice }) => {
     perception: [
       { text: ', "instruct" : { "ranges" : [' },
       ...(range === null ? [] : [{ text: `[ ${range[0]} , ${range[1]} ]`, concludes: true as const }]),
-      { text: `] , "focus" : [ " ${dice.pick(LOOKS)} " ] } }` },
+      { text: '] , "focus" : [ "' },
+      ...(focus === null ? [{ text: dice.pick(LOOKS) }] : [{ text: focus, concludes: true as const }]),
+      { text: '" ] } }' },
     ],
     finish: [
       { text: ', "answer" :' },
