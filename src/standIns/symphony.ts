@@ -1,7 +1,8 @@
 /**
  * Symphony on the miniature data set: the planner has the dialogue read, then the pictures beside the line that the question is about looked
- * at, and answers with the option that either names; the grounding agent searches pictures for places and judges segments for the rest; the
- * perception agent looks once; the reflection wants the answer to have been named. The planner is also taught.
+ * at, and answers with the option that either names; the grounding agent judges segments where something has to be seen, and searches pictures
+ * for the thing that is talked about elsewhere, which is no use; the perception agent looks once; the reflection wants the answer to have been
+ * named. The planner is also taught.
  */
 import type { Message, Question } from '../types.ts'
 import { roleOf, type Script, type StandIns, type Teacher } from './standIns.ts'
@@ -12,7 +13,7 @@ const play: Script = (messages, request) => {
   const question = questionIn(prompt)
   switch (roleOf(request)) {
     case 'grounding':
-      return JSON.stringify(/ at \w+ \?/.test(question) ? { type: 1, cue: question } : { type: 2 })
+      return JSON.stringify(focusOf(question) === null ? { type: 1, cue: keyOf(question) } : { type: 2 })
     case 'perception': {
       const report = messages.length > 1 ? messages.at(-1)?.content : undefined
       if (report !== undefined) return JSON.stringify({ tool: 'answer', answer: report })
